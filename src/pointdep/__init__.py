@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pointdep.core.critics import register_critic
     from pointdep.core.critics.base import Critic
     from pointdep.core.methods import METHODS, Method, register_method
+    from pointdep.data.encoders import embed
+    from pointdep.data.media import as_images, as_sounds, as_text
     from pointdep.data.shards import open_rows
     from pointdep.errors import (
         DataWarning,
@@ -51,6 +53,7 @@ __all__ += ["PMIFeatures", "Plan", "mi_against_n", "mi_scorer", "mutual_informat
 __all__ += ["ColumnRanking", "rank_columns"]
 __all__ += ["DataWarning", "DivergedError", "FitWarning", "InputError", "ModelFileError"]
 __all__ += ["PointdepError", "PointdepWarning", "__version__", "plan"]
+__all__ += ["as_images", "as_sounds", "as_text", "embed"]
 
 # By module, so that a name is looked up without importing the others.
 _NAMES = {
@@ -61,6 +64,8 @@ _NAMES = {
     "core.critics": ["register_critic"],
     "core.critics.base": ["Critic"],
     "core.methods": ["METHODS", "Method", "register_method"],
+    "data.encoders": ["embed"],
+    "data.media": ["as_images", "as_sounds", "as_text"],
     "data.shards": ["open_rows"],
     "errors": [name for name in __all__ if name.endswith(("Error", "Warning"))],
     "estimators.calibrated": ["CalibratedDependency", "from_embeddings", "from_logits"],

@@ -15,8 +15,8 @@ from pointdep.contrastive.pretraining.protocols import OBJECTIVES
 from pointdep.core.critics import CRITICS
 from pointdep.data.files import FORMATS
 
-COMMANDS = ["demo", "mi", "rank", "fit", "calibrate", "score", "retrieve", "audit", "plan"]
-COMMANDS += ["pretrain", "bench", "reproduce"]
+COMMANDS = ["demo", "mi", "rank", "fit", "calibrate", "score", "retrieve", "audit", "embed"]
+COMMANDS += ["plan", "pretrain", "bench", "reproduce"]
 REPRODUCED = ["table1", "figure1", "theorem1", "figure2", "simclr", "table2", "figure3"]
 WITH_OPTIONS = [*((name,) for name in COMMANDS[:-1]), *(("reproduce", name) for name in REPRODUCED)]
 

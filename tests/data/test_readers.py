@@ -116,7 +116,7 @@ def test_columns_of_two_files(tmp_path, good):
     bad("good.npy has no named columns", good, table, x_columns="c0")
     bad("a.npz holds .* none called 'y': name one of k, other", good, array)
     bad("holds one side only: give two files", good)
-    bad(r"unknown suffix '.mat'.*\.csv, \.npy, \.npz, \.parquet", tmp_path / "a.mat")
+    bad(r"unknown suffix '.mat'.*\.csv, \.jsonl, \.npy, \.npz, \.parquet", tmp_path / "a.mat")
     for files in ([], [good] * 3):
         refused(f"not {len(files)} files", pairs, *files)
 

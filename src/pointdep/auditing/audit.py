@@ -3,7 +3,7 @@
 import functools
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -16,7 +16,8 @@ from pointdep.auditing.mended import Pairs, read_decisions
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit
 from pointdep.auditing.why import explain
-from pointdep.data.sides import as_side
+from pointdep.data.sides import SideEncoder, as_side
+from pointdep.data.stored_pairs import sampled
 from pointdep.errors import InputError, require_whole
 from pointdep.estimators.base import plain_copy, read_pairs
 from pointdep.estimators.fit_rows import StreamedFitRows, streams
@@ -108,20 +109,26 @@ def judged(
 ) -> Audit:
     """The audit of the rows that a model was fitted on."""
     rows: Any = fitted.training_rows_
-    if not isinstance(rows, StreamedFitRows) and rows.paired.numbers is not None:
-        raise InputError("missing='drop' leaves rows without an answer: audit with 'indicator'")
     stored = isinstance(rows, StreamedFitRows)
+    kept = None if stored else rows.paired.numbers  # rows of the data, if some were left out
     evidence = StoredRows(fitted.model_, rows) if stored else HeldRows(fitted.model_, rows.paired)
     with show("comparing", enabled=fitted.progress, left="about") as shown:
         beside = evidence.mismatched(shown)
     information = fitted.mutual_information()
     least, groups = information.ci[0], fitted.groups_
-    decision = decide(fitted.oof_pmi_, beside, contamination, least, groups)
+    pmi = fitted.oof_pmi_ if kept is None else fitted.oof_pmi_[kept]
+    decision = decide(pmi, beside, contamination, least, groups)
     # At most 10,000 of the mismatched pairs, evenly from the lowest to the highest.
     ordered = np.sort(beside.pmi)
-    kept = np.linspace(0, len(ordered) - 1, min(len(ordered), _MISMATCHED_KEPT)).round()
+    some = np.linspace(0, len(ordered) - 1, min(len(ordered), _MISMATCHED_KEPT)).round()
+    labels = _labels(Y, fitted)
+    labels = labels if labels is None or kept is None else labels[kept]
+    own = (X, Y) if kept is None else (sampled(X, kept), sampled(Y, kept))
+    table = _table(fitted, evidence, decision, fdr, labels, own, pmi)
+    if kept is not None:
+        table = _with_left_out(table, kept, len(fitted.oof_pmi_), fitted.left_out_)
     return Audit(
-        table=_table(fitted, evidence, decision, fdr, _labels(Y, fitted), (X, Y)),
+        table=table,
         mutual_information=information,
         check=fitted.check(),
         contamination=decision.contamination,
@@ -130,8 +137,9 @@ def judged(
         method=fitted.method,
         flags=fitted.flags_,
         answered=fitted.model_.answered,
-        mismatched=ordered[kept.astype(np.int64)],
+        mismatched=ordered[some.astype(np.int64)],
         sides=(X, Y),
+        encoders=(_described(fitted.encoder_x_), _described(fitted.encoder_y_)),
         named=decision.named,
     )
 
@@ -181,8 +189,8 @@ def _table(
     fdr: float,
     labels: NDArray[Any] | None,
     sides: tuple[Any, Any],
+    pmi: NDArray[np.float32],
 ) -> pd.DataFrame:
-    pmi = fitted.oof_pmi_
     order = np.argsort(pmi, kind="stable")
     suspect = decision.q_value <= fdr
     first = order[np.argsort(~suspect[order], kind="stable")]  # suspects, then the lowest PMI
@@ -215,6 +223,32 @@ def _table(
     if why is not None:
         columns["why"] = pd.Series(why, dtype=object)
     return pd.DataFrame(columns)
+
+
+def _described(encoder: SideEncoder) -> str | None:
+    """What made the numbers of a side of texts, pictures or sounds."""
+    return None if encoder.front is None else str(encoder.front.described)
+
+
+def _with_left_out(
+    table: pd.DataFrame, kept: NDArray[np.int64], rows: int, reasons: Mapping[int, str]
+) -> pd.DataFrame:
+    """The table of all rows of the data, with a reason in those that were left out.
+
+    kept: the rows of the data that the lines of the table are.
+    """
+    for name in ("better_partner", "swapped_with", "duplicate_of"):
+        known = table[name].notna()
+        table.loc[known, name] = kept[table.loc[known, name].to_numpy(np.int64)]
+    whole = table.set_index(pd.Index(kept)).reindex(range(rows)).reset_index(drop=True)
+    whole["row"] = np.arange(rows)
+    out = whole["rank"].isna()
+    whole.loc[out, "rank"] = np.arange(len(kept) + 1, rows + 1)
+    kinds = {"rank": np.int64} | dict.fromkeys(("suspect", "below_zero"), bool)
+    flags = {name: whole[name].where(~out, False) for name in ("suspect", "below_zero")}
+    whole = whole.assign(**flags).astype(kinds)
+    why = [reasons.get(row, "missing value") if left else None for row, left in enumerate(out)]
+    return whole.assign(reason=pd.Series(why, dtype=object))
 
 
 def _whole(rows: NDArray[np.int64]) -> Any:

@@ -58,7 +58,8 @@ class Audit:
         duplicate_of: the first row that is nearly the same pair, or missing;
         why: of doubtful rows the columns, or the words of texts, that speak most against the pair,
             and how much PMI falls by each; missing from the table where there is nothing to tell;
-        decision: what a person has said of it, missing from the table where nobody has.
+        decision: what a person has said of it, missing from the table where nobody has;
+        reason: of rows that were left out, which have no PMI; only if there are any.
     answered: what gave PMI, such as "closed form and network", or "".
     mismatched: (m,) PMI of mismatched pairs, in order, at most 10,000 that stand for all; or None.
     sides: X and Y as they were given, for the page to show, or None.
@@ -67,6 +68,7 @@ class Audit:
         as they stand. They are not judged one by one, so that posterior and q_value are missing;
         the column out_of_step has the row whose y belongs to each of them, -1 if it is not known.
     page: what the page that it was read from shows of x and y, or None.
+    encoders: what made the numbers of x and of y, if they are texts, pictures or sounds.
     """
 
     table: pd.DataFrame
@@ -83,6 +85,15 @@ class Audit:
     named: bool = True
     out_of_step: tuple[Stretch, ...] = ()
     page: dict[str, Any] | None = field(default=None, repr=False)
+    encoders: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def left_out(self) -> dict[int, str]:
+        """Rows that were left out, and why."""
+        if "reason" not in self.table:
+            return {}
+        known = self.table[self.table["reason"].notna()]
+        return dict(zip(known["row"].tolist(), known["reason"].tolist(), strict=True))
 
     @property
     def suspects(self) -> pd.DataFrame:

@@ -151,6 +151,7 @@ _ALL = (
     "score",
     "retrieve",
     "audit",
+    "embed",
     "plan",
     "pretrain",
     "bench",

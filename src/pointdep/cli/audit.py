@@ -13,7 +13,15 @@ from typer import Option
 
 from pointdep.cli import options
 from pointdep.cli.options import Settings, takes_settings
-from pointdep.cli.show import check_as_json, flags_as_json, found_as_json, print_json, print_rows
+from pointdep.cli.show import (
+    check_as_json,
+    encoder_rows,
+    encoders_as_json,
+    flags_as_json,
+    found_as_json,
+    print_json,
+    print_rows,
+)
 from pointdep.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -46,6 +54,7 @@ def _of_fit(found: Audit) -> dict[str, Any]:
     """What a .csv table does not hold."""
     return {
         **found_as_json(found.mutual_information),
+        **encoders_as_json(found.encoders, found.left_out),
         "folds": found.folds,
         "answered": found.answered,
         "flags": flags_as_json(found.flags),
@@ -88,6 +97,7 @@ def print_audit(found: Audit, sides: list[Shown | None], written: list[str]) -> 
     rows["below zero"] = f"{below} ({percent(below / len(found.table))})"
     if found.answered:
         rows["method"] = f"{found.method}: {found.answered}"
+    rows |= encoder_rows(found.encoders, found.left_out)
     print_rows(rows)
     print_worst(found, sides)
     if written:

@@ -199,6 +199,19 @@ def read_groups(groups: Path | None, column: str | None, files: list[Path]) -> A
     return read_column(files[0], column)
 
 
+def groups_of_files(x: Any, y: Any) -> Any:
+    """The groups of rows that name the same picture or sound; None if all are different."""
+    from pointdep.data.raw_files import group_by_file
+
+    for side in (x, y):
+        groups = group_by_file(side)
+        if groups is not None:
+            count = f"{len(set(groups))} in {len(groups)} rows"
+            print(f"rows of one {side.kind} are one group: {count}", file=sys.stderr)
+            return groups
+    return None
+
+
 def parse_options(pairs: list[str] | None, option: str = "--method-option") -> Given | None:
     """["eta=2"] -> {"eta": 2}; words stay words."""
     options: dict[str, Any] = {}
@@ -306,6 +319,10 @@ class Settings:
 
     Options
     -------
+    x_encoder: Encoder of the texts, pictures or sounds of x: a model or folder of
+        sentence-transformers, open_clip or transformers, or an encoder of pointdep pretrain.
+        [built in]
+    y_encoder: The same for y. [built in]
     discrete: Sides that are categories: x, y, both or none; by default, by type.
     missing: What missing values are: indicator, a state of their own; drop leaves such rows out;
         error refuses them.
@@ -327,6 +344,8 @@ class Settings:
     y_columns: YColumns = None
     groups: Groups = None
     group_column: GroupColumn = None
+    x_encoder: str | None = None
+    y_encoder: str | None = None
     discrete: str | None = None
     missing: str = "indicator"
     show_columns: bool = False
@@ -350,10 +369,12 @@ class Settings:
         """x, y, and the groups of the rows or None."""
         from pointdep.data.readers import read_pairs
 
-        x, y = read_pairs(files, x_columns=self.x_columns, y_columns=self.y_columns)
+        how: dict[str, Any] = {"x_columns": self.x_columns, "y_columns": self.y_columns}
+        x, y = read_pairs(files, **how, encoders=(self.x_encoder, self.y_encoder))
         if self.show_columns:
             self._tell(x, y)
-        return x, y, read_groups(self.groups, self.group_column, files)
+        groups = read_groups(self.groups, self.group_column, files)
+        return x, y, groups_of_files(x, y) if groups is None else groups
 
     def _tell(self, x: Any, y: Any) -> None:
         from pointdep.data.row_source import RowSource

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import sys
+import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typer import Argument
 
 from pointdep.cli import options
 from pointdep.cli.show import print_json, print_rows
-from pointdep.errors import InputError, require_known
+from pointdep.errors import DataWarning, InputError, printable, require_known
 
 if TYPE_CHECKING:
     from pointdep.estimators.pointwise import PointwiseDependency
@@ -40,6 +43,7 @@ def retrieve(
         Path | None, Argument(metavar="CANDIDATES", show_default=False)
     ] = None,
     k: int | None = None,
+    query: str | None = None,
     output: Path | None = None,
     queries: str = "x",
     exact: bool = False,
@@ -69,6 +73,8 @@ def retrieve(
     -------
     queries_file: File of the queries' rows.
     candidates_file: File of the candidates' rows, unless QUERIES holds both sides.
+    query: A text, or the name of a picture or sound file, instead of QUERIES: the one file is that
+        of the candidates.
     k: Candidates per query. [10, or all if fewer]
     output: .csv or .parquet (query, position, candidate, pmi); by default CSV on standard output
         (with --paired only the answer).
@@ -97,13 +103,13 @@ def retrieve(
     _check_call(queries, candidates_index, others, output)
     fitted = PointwiseDependency.load(model, device=device)
     fitted.progress = not quiet
-    asked = _read_side(fitted, queries, "query", queries_file, query_columns)
-    if candidates_index is not None:
-        given: Any = fitted.load_index(candidates_index)
-    else:
-        _require_both(fitted, queries_file, (candidates_file, query_columns and candidate_columns))
-        path = candidates_file or queries_file
-        given = _read_side(fitted, _other(queries), "candidate", path, candidate_columns)
+    if query is not None and candidates_file is not None:
+        raise InputError("--query asks by itself: give one file, that of the candidates")
+    places = _Places(
+        queries_file, candidates_file, candidates_index, query_columns, candidate_columns
+    )
+    refuse = paired or save_index is not None
+    queries, asked, given, numbers, texts = _read_rows(fitted, queries, query, places, refuse)
     if paired and len(asked) != len(given):
         fault = f"--paired: {len(asked)} queries and {len(given)} candidates are not pairs"
         raise InputError(f"{fault}: give as many rows of both, or leave out --paired")
@@ -123,32 +129,21 @@ def retrieve(
     if paired:  # with 1:5 matching as in the paper, if there are enough candidates
         x, y = (asked, rows) if queries == "x" else (rows, asked)
         metrics = fitted.retrieval_metrics(x, y, queries=queries)
-    asked_count, k = found.indices.shape
-    table = {
-        "query": np.repeat(np.arange(asked_count), k),
-        "position": np.tile(np.arange(1, k + 1), asked_count),
-        "candidate": found.indices.ravel(),
-        "pmi": found.pmi.ravel(),
-    }
+    if numbers is not None:  # as they are counted in the file
+        there = found.indices >= 0
+        found = replace(found, indices=np.where(there, numbers[found.indices], -1))
+    table = _table(found, texts)
     if output is not None:
         write_table(output, table)
     summary = _summary(found, metrics, {"index": save_index, "written": output})
     if json:
         written = {"index": save_index, "output": output}
-        print_json("retrieve", {**_as_json(found, metrics, whole=output is None), **written})
+        told = _as_json(found, metrics, texts, whole=output is None)
+        print_json("retrieve", {**told, **written})
     elif output is not None or paired:
         print_rows(summary)
     else:
         _print_table(table, {} if quiet else summary)
-
-
-def _print_table(table: dict[str, Any], summary: dict[str, str]) -> None:
-    """The table as CSV, and what is told of it on standard error."""
-    print(",".join(table))
-    for query, position, candidate, pmi in zip(*table.values(), strict=True):
-        print(f"{query},{position},{candidate},{'' if math.isnan(pmi) else f'{pmi:.6g}'}")
-    for name, value in summary.items():
-        print(f"{name}: {value}", file=sys.stderr)
 
 
 def _check_call(queries: str, index: Path | None, more: options.Given, output: Path | None) -> None:
@@ -189,7 +184,7 @@ def _require_both(fitted: PointwiseDependency, path: Path, named: tuple[Any, ...
     """
     from pointdep.data.files import is_keyed, is_table
 
-    known = is_table(path) and fitted.encoder_x_.named and fitted.encoder_y_.named
+    known = is_table(path) and fitted.encoder_x_.knows_names and fitted.encoder_y_.knows_names
     if not (any(named) or is_keyed(path) or known):
         raise InputError(
             "CANDIDATES is missing: give their file, or --candidates-index, or name the columns "
@@ -206,8 +201,10 @@ def _read_side(fitted: Any, side: str, name: str, path: Path, columns: str | Non
     if side == "y":
         encoder, other = other, encoder
     columns = remembered([path, path], (columns, None), (encoder.list_column, None))[0]
-    if columns is not None or not encoder.named or not is_table(path):
+    if columns is not None or not encoder.knows_names or not is_table(path):
         return read_side(path, columns=columns, key=side, name=name)
+    if encoder.front is not None and encoder.front.column in table_columns(path):
+        return read_side(path, columns=encoder.front.column, key=side, name=name)
     there = table_columns(path)
     if missing := [column for column in encoder.given_names if column not in there]:
         exchanged = name == "query" and other.named and set(other.given_names) <= set(there)
@@ -217,6 +214,111 @@ def _read_side(fitted: Any, side: str, name: str, path: Path, columns: str | Non
             f"{', '.join(encoder.given_names)} of {side}{hint}"
         )
     return read_table(path, encoder.given_names)
+
+
+def _table(found: Retrieved, texts: list[str] | None) -> dict[str, Any]:
+    """A line for each query and candidate; texts: what a person reads of the candidates."""
+    import numpy as np
+
+    count, k = found.indices.shape
+    table: dict[str, Any] = {
+        "query": np.repeat(np.arange(count), k),
+        "position": np.tile(np.arange(1, k + 1), count),
+        "candidate": found.indices.ravel(),
+        "pmi": found.pmi.ravel(),
+    }
+    if texts is not None:
+        rows = found.indices.ravel()
+        table["found"] = np.array([texts[row] if row >= 0 else "" for row in rows])
+    return table
+
+
+def _print_table(table: dict[str, Any], summary: dict[str, str]) -> None:
+    """The table as CSV, and what is told of it on standard error."""
+    printed = csv.writer(sys.stdout, lineterminator="\n")
+    printed.writerow(table)
+    for query, position, candidate, pmi, *more in zip(*table.values(), strict=True):
+        shown = "" if math.isnan(pmi) else f"{pmi:.6g}"
+        printed.writerow([query, position, candidate, shown, *map(printable, more)])
+    for name, value in summary.items():
+        print(f"{name}: {value}", file=sys.stderr)
+
+
+class _Places(NamedTuple):
+    """Where the rows are."""
+
+    queries: Path
+    candidates: Path | None
+    saved_index: Path | None
+    query_columns: str | None
+    candidate_columns: str | None
+
+
+def _read_rows(
+    fitted: Any, side: str, query: str | None, places: _Places, refuse: bool
+) -> tuple[str, Any, Any, Any, list[str] | None]:
+    """The side of the queries, their rows and the candidates; which rows of the file these are, or
+    None for all; and what a person reads of them.
+
+    query: one that was typed. refuse: candidates that cannot be read are an error.
+    """
+    path = places.candidates or places.queries
+    if query is not None:
+        side, asked = _typed(fitted, query, side)
+    else:
+        asked = _read_side(fitted, side, "query", places.queries, places.query_columns)
+    asked, _ = _readable(fitted, side, asked, refuse=True)
+    if places.saved_index is not None:
+        return side, asked, fitted.load_index(places.saved_index), None, None
+    if query is None:
+        named = (places.candidates, places.query_columns and places.candidate_columns)
+        _require_both(fitted, places.queries, named)
+    given = _read_side(fitted, _other(side), "candidate", path, places.candidate_columns)
+    texts = getattr(given, "texts", None)
+    given, numbers = _readable(fitted, _other(side), given, refuse=refuse)
+    return side, asked, given, numbers, texts
+
+
+def _typed(fitted: Any, query: str, side: str) -> tuple[str, Any]:
+    """The side of a query that was typed, and its rows; side: what --queries says."""
+    from pointdep.data.media import kind_of, raw_rows
+
+    fronts = {name: getattr(fitted, f"encoder_{name}_").front for name in "xy"}
+    kinds = {name: front.kind for name, front in fronts.items() if front is not None}
+    wanted = kind_of([query]) or "text"
+    sides = [name for name, kind in kinds.items() if kind == wanted]
+    if not sides:
+        held = " and ".join(f"{name} is {kind}s" for name, kind in kinds.items())
+        raise InputError(f"--query is a {wanted}, and of the model {held or 'no side is one'}")
+    found = sides[0] if len(sides) == 1 else side
+    return found, raw_rows([query], wanted, [Path()], None, None)
+
+
+def _readable(fitted: Any, side: str, rows: Any, *, refuse: bool = False) -> tuple[Any, Any]:
+    """Texts, pictures and sounds as numbers, and which rows these are; others as they are.
+
+    Those that cannot be read are left out with a warning; refuse: or refused.
+    """
+    import numpy as np
+
+    from pointdep.data.media import telling
+    from pointdep.estimators.base import some_reasons
+    from pointdep.fitting.progress import show as progress_of
+
+    front = getattr(fitted, f"encoder_{side}_").front
+    wrapped = rows if front is None or hasattr(rows, "kind") else front.wrap(rows)
+    if front is None or wrapped is None:
+        return rows, None
+    with progress_of("encoding", enabled=fitted.progress) as progress:
+        found, reasons = front.transform(telling(wrapped, progress.update))
+    if not reasons:
+        return found, None
+    said = f"{len(reasons)} row(s) of {side} cannot be read: {some_reasons(reasons)}"
+    if refuse:
+        raise InputError(f"{said}: drop these rows")
+    warnings.warn(f"left out {said}", DataWarning, stacklevel=2)
+    kept = np.setdiff1d(np.arange(len(found)), list(reasons))
+    return found[kept], kept
 
 
 def _other(side: str) -> str:
@@ -237,7 +339,9 @@ def _summary(found: Retrieved, metrics: RetrievalMetrics | None, places: Any) ->
     return {name: str(value) for name, value in rows.items() if value is not None}
 
 
-def _as_json(found: Retrieved, metrics: RetrievalMetrics | None, *, whole: bool) -> dict[str, Any]:
+def _as_json(
+    found: Retrieved, metrics: RetrievalMetrics | None, texts: list[str] | None, *, whole: bool
+) -> dict[str, Any]:
     """metrics: None without --paired; whole: with the table, which did not go to a file."""
     pairs = None
     if metrics is not None:
@@ -252,7 +356,15 @@ def _as_json(found: Retrieved, metrics: RetrievalMetrics | None, *, whole: bool)
         (best[:count].tolist(), pmi[:count].tolist())
         for best, pmi, count in zip(found.indices, found.pmi, there, strict=True)
     ]
-    table = [{"query": n, "candidates": best, "pmi": pmi} for n, (best, pmi) in enumerate(rows)]
+    table = [
+        {
+            "query": n,
+            "candidates": best,
+            "pmi": pmi,
+            "texts": texts and [texts[row] for row in best],
+        }
+        for n, (best, pmi) in enumerate(rows)
+    ]
     names: tuple[str, ...] = ("candidates", "searched", "exact", "recall", "recall_queries")
     names += ("without_partner", "min_pmi", "false_matches", "false_match_stderr", "held_out")
     return {

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,36 @@ def print_json(command: str, content: dict[str, Any]) -> None:
 def estimate_as_json(model: Model, found: MIEstimate) -> dict[str, Any]:
     """The part that `mi`, `fit` and `demo` share."""
     folds = int(getattr(model, "n_replicas_", 0))  # none are trained by a classical method
-    return {**found_as_json(found), "folds": folds, "flags": flags_as_json(model.flags_)}
+    told = {**found_as_json(found), "folds": folds, "flags": flags_as_json(model.flags_)}
+    return told | encoders_as_json(encoders_of(model), getattr(model, "left_out_", {}))
+
+
+def encoders_of(model: Any) -> tuple[str | None, str | None]:
+    """What made the numbers of texts, pictures and sounds, in words, for x and y."""
+    fronts = (
+        getattr(getattr(model, f"encoder_{side}_", None), "front", None) for side in ("x", "y")
+    )
+    x, y = (None if front is None else str(front.described) for front in fronts)
+    return x, y
+
+
+def encoders_as_json(
+    encoders: tuple[str | None, str | None], left_out: Mapping[int, str]
+) -> dict[str, Any]:
+    """The same, and rows that could not be read."""
+    reasons = [{"row": row, "reason": reason} for row, reason in left_out.items()]
+    return {"encoders": dict(zip("xy", encoders, strict=True)), "left_out": reasons}
+
+
+def encoder_rows(
+    encoders: tuple[str | None, str | None], left_out: Mapping[int, str]
+) -> dict[str, str]:
+    """The same for a person."""
+    from pointdep.estimators.base import some_reasons
+
+    rows = {side: told for side, told in zip("xy", encoders, strict=True) if told}
+    lost = f"{len(left_out)} row(s) that cannot be read: {some_reasons(left_out)}"
+    return rows | ({"left out": lost} if left_out else {})
 
 
 def found_as_json(found: MIEstimate) -> dict[str, Any]:
@@ -96,6 +125,7 @@ def print_estimate(
     answered = getattr(getattr(model, "model_", None), "answered", "")
     rows["method"] = found.method + (f", critic {critic}" if critic else "")
     rows["method"] += f": {answered}" if critic and answered else ""
+    rows |= encoder_rows(encoders_of(model), getattr(model, "left_out_", {}))
     print_rows({**rows, **(more or {})})
 
 

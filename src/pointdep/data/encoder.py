@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pointdep.data.columns import PARTS, part_name
+from pointdep.data.encoders import Front
 from pointdep.data.files import is_number
 from pointdep.data.outliers import LARGEST_SAMPLE, Limits, Outliers, find_outliers
 from pointdep.data.raw import (
@@ -147,6 +148,7 @@ class SideEncoder:
     center, scale: (len(numeric_at),) float64. categories: one per entry of category_at.
     list_column, dates, left_out: see RawSide.
     missing: what missing values mean: "indicator", "drop" or "error".
+    front: see RawSide; it was learned from this side.
     indicators: the sets of columns that were missing together; gaps: in how many rows.
     limits: of the numeric columns with outliers, by position among them; odd: what was found in
     these, in words, of a fit alone.
@@ -169,6 +171,7 @@ class SideEncoder:
     gaps: tuple[int, ...] = ()
     limits: tuple[tuple[int, Limits], ...] = ()
     odd: tuple[str, ...] = ()
+    front: Any = None
 
     @classmethod
     def fit(cls, raw: RawSide, name: str, missing: str = "error") -> SideEncoder:
@@ -197,6 +200,7 @@ class SideEncoder:
             raise all_at_once(problems)
         gaps = tuple(np.unpackbits(np.frombuffer(bits, np.uint8)).sum().item() for bits in together)
         how: dict[str, Any] = {"dates": raw.dates, "left_out": raw.left_out, "missing": missing}
+        how["front"] = raw.front
         how |= {"indicators": tuple(map(tuple, together.values())), "gaps": gaps}
         found = cls._varying(raw, name, center, scale, columns, far, **how)
         found._warn_of_gaps()
@@ -305,12 +309,22 @@ class SideEncoder:
         return found
 
     @property
+    def knows_names(self) -> bool:
+        """Whether `given_names` are names that a table must have."""
+        return self.named or (self.front is not None and self.front.column is not None)
+
+    @property
     def given_names(self) -> tuple[str, ...]:
         """Names of the columns as the user counts them."""
+        if self.front is not None:
+            return (self.front.column or "0",)
         return tuple(self.names[at] for at, _ in self.given)
 
     def described(self) -> list[tuple[str, str]]:
         """How each column was read, in words."""
+        if self.front is not None:
+            how = f"{self.front.described}, {len(self.names)} numbers"
+            return [(self.front.column or "", how)]
         categories = dict(zip(self.category_at, self.categories, strict=True))
         gaps = {at: gap for own, gap in zip(self.indicators, self.gaps, strict=True) for at in own}
         told = []
@@ -443,14 +457,22 @@ class SideEncoder:
         del saved["odd"]
         return saved | {
             "limits": [[column, *astuple(limits)] for column, limits in self.limits],
+            "front": None if self.front is None else self.front.to_dict(),
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),
             "categories": [column.to_dict() for column in self.categories],
         }
 
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """What of it is not in to_dict."""
+        return {} if self.front is None else self.front.arrays
+
     @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> SideEncoder:
-        """The encoder that to_dict described; InputError when saved is something else."""
+    def from_dict(
+        cls, saved: Mapping[str, Any], arrays: Mapping[str, Array] | None = None
+    ) -> SideEncoder:
+        """The encoder that to_dict and arrays described; InputError if saved is something else."""
         try:
             # Early models have no entries for list_column and limits.
             names = {field.name for field in fields(cls)} - {"odd"}
@@ -461,6 +483,9 @@ class SideEncoder:
                 known["indicators"] = tuple(map(tuple, known["indicators"]))
             for name in ("center", "scale"):
                 known[name] = np.array(known[name], dtype=np.float64)
+            if known.get("front") is not None:
+                known["front"] = Front.from_dict(known["front"], arrays or {})
+                known["front"].require_width(len(known["names"]))
             known["categories"] = tuple(map(CategoryColumn.from_dict, known["categories"]))
             limits = known.get("limits", ())
             known["limits"] = tuple((column, Limits(*map(float, four))) for column, *four in limits)

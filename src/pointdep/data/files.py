@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import json
 import math
 import sys
 import zipfile
@@ -367,6 +369,20 @@ def _separator(path: Path) -> str:
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
+def encoding_of(path: Path) -> str:
+    """UTF-8, or what a text file of another encoding is most often in."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with path.open("rb") as file:
+        try:
+            while block := file.read(1 << 20):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            warn_caller(f"{path} is not UTF-8: read as Windows-1252 (Latin-1)", DataWarning)
+            return "cp1252"
+    return "utf-8-sig"
+
+
 def _csv_names(path: Path) -> list[str]:
     """The names in the header line, each once, as pandas makes them."""
     header: list[str] = []
@@ -405,7 +421,8 @@ def _csv(path: Path, columns: list[str] | None) -> Any:
     if columns is not None:
         wanted = set(columns)
         at = [position for position, name in enumerate(names) if name in wanted]
-    table = pd.read_csv(path, sep=separator, usecols=at, index_col=False)
+    how: dict[str, Any] = {"encoding": encoding_of(path), "encoding_errors": "replace"}
+    table = pd.read_csv(path, sep=separator, usecols=at, index_col=False, **how)
     table.columns = [names[position] for position in at]
     return table
 
@@ -427,6 +444,16 @@ def _require_fields(path: Path, width: int) -> None:
                 raise InputError(f"{path} line {records.line_num}: {found}")
 
 
+def _json_lines(path: Path, columns: list[str] | None) -> Any:
+    import pandas as pd
+
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+        rows = [json.loads(line) for line in lines if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{path}: every line must be an object, as {{...}}")
+    return pd.DataFrame(rows, columns=columns)
+
+
 def _parquet(path: Path, columns: list[str] | None) -> Any:
     from pointdep.data.shards import read_tables
 
@@ -441,6 +468,7 @@ def _parquet_names(path: Path) -> Sequence[Any]:
 
 FORMATS: dict[str, ArrayFormat | KeyedFormat | TableFormat] = {
     ".csv": TableFormat(_csv_names, _csv),
+    ".jsonl": TableFormat(lambda path: list(_json_lines(path, None).columns), _json_lines),
     ".npy": ArrayFormat(read_npy),
     ".npz": KeyedFormat(read_npz, _npz_shapes),
     ".parquet": TableFormat(_parquet_names, _parquet),

@@ -50,6 +50,7 @@ class RawSide:
     dates: the columns that were dates, of which these are the numbers, by `columns.part_name`.
     left_out: columns of the table that are not read, as they are ids.
     faults: rows that cannot be read as those of the fit. whereabouts: where a row is, in words.
+    front: what made the numbers of texts, pictures or sounds (`encoders.Front`).
     Missing values are NaN among the numbers and "(missing)" among the categories.
     """
 
@@ -64,6 +65,7 @@ class RawSide:
     left_out: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     whereabouts: Callable[[int], str] | None = None
+    front: Any = None
 
     def __len__(self) -> int:
         return self.rows

@@ -6,40 +6,53 @@ from typing import Any
 
 import numpy as np
 
-from pointdep.data import files, shards
+from pointdep.data import files, raw_files, shards
 from pointdep.data.files import FORMATS, ArrayFormat, KeyedFormat, TableFormat, is_table
 from pointdep.data.raw import ASKED, Array, require_same_length
+from pointdep.data.raw_files import TEXTS, RawFile
 from pointdep.errors import InputError, all_at_once, listed
+
+_OfBoth = tuple[Any, Any]
 
 
 def read_pairs(
-    paths: Sequence[Path], *, x_columns: str | None, y_columns: str | None
+    paths: Sequence[Path],
+    *,
+    x_columns: str | None,
+    y_columns: str | None,
+    encoders: _OfBoth = (None, None),
 ) -> tuple[object, object]:
     """X and Y, as things as_side accepts, from one file with both or from two files.
 
     x_columns, y_columns: comma-separated columns of a table, or the key of an array in a .npz or
-    .safetensors file, where "x" and "y" are meant otherwise.
+    .safetensors file, where "x" and "y" are meant otherwise. encoders: the names of those of texts,
+    pictures and sounds.
     """
     paths = [Path(path) for path in paths]
     if len(paths) == 1:
-        return _both_sides(paths[0], x_columns, y_columns)
+        return _both_sides(paths[0], x_columns, y_columns, encoders)
     if len(paths) != 2:
         raise InputError(f"give one file with both sides or two files, not {len(paths)} files")
     for path in paths:
-        _kind(path)
+        if path.suffix.lower() not in (*TEXTS, ".tar"):
+            _kind(path)
         if not path.exists():
             raise InputError(f"{path} does not exist")
+    if (found := _folder_and_table(paths, (x_columns, y_columns), encoders)) is not None:
+        return found
     if all(path.suffix.lower() == ".vec" for path in paths) and x_columns is y_columns is None:
         return files.read_vec_pair(*paths)[1:]
     _require_same_rows(_promised(paths[0], x_columns, "x"), _promised(paths[1], y_columns, "y"))
-    x = read_side(paths[0], columns=x_columns, key="x", name="x")
-    y = read_side(paths[1], columns=y_columns, key="y", name="y")
+    x = read_side(paths[0], columns=x_columns, key="x", name="x", encoder=encoders[0])
+    y = read_side(paths[1], columns=y_columns, key="y", name="y", encoder=encoders[1])
     shards.require_partners(x, y)
     return x, y
 
 
 def _promised(path: Path, columns: str | None, name: str) -> int | None:
     """The rows that a file promises without being read; None if it does not tell."""
+    if path.suffix.lower() in (*TEXTS, ".tar") or (path.is_dir() and not _is_shards(path)):
+        return None
     kind = _kind(path)
     if isinstance(kind, KeyedFormat):
         shapes = kind.shapes(path)
@@ -53,12 +66,39 @@ def _promised(path: Path, columns: str | None, name: str) -> int | None:
     return sum(shards.SHARDS[file.suffix.lower()](file).rows for file in shards.shard_files(path))
 
 
+def _is_shards(path: Path) -> bool:
+    return any(file.suffix.lower() in shards.SHARDS for file in path.iterdir())
+
+
+def _folder_and_table(
+    paths: Sequence[Path], columns: _OfBoth, encoders: _OfBoth
+) -> tuple[object, object] | None:
+    """A folder of pictures or sounds, and a table that names them and holds the other side."""
+    at = [n for n, path in enumerate(paths) if path.is_dir() and not _is_shards(path)]
+    if len(at) != 1 or not is_table(paths[1 - at[0]]):
+        return None
+    folder, path = paths[at[0]], paths[1 - at[0]]
+    found, frame = raw_files.open_raw(folder), files.read_table(path, None)
+    told = raw_files.beside_folder(frame, at[0] == 0, columns)
+    if found is None or told is None:
+        return None
+    own, other = told
+    named = found.frame if own is None else frame[[own]]
+    if own is None and len(named) != len(frame):
+        count = f"{len(named)} files and {path} has {len(frame)} rows"
+        raise InputError(f"{folder} has {count}: name the column of files by --x-columns")
+    of_files, of_table = "xy"[at[0]], "xy"[1 - at[0]]
+    folders = (folder, path.parent, folder.parent)
+    sides = [
+        raw_files.sided(named, folders, encoders[at[0]], of_files),
+        raw_files.sided(frame[[other]], folders, encoders[1 - at[0]], of_table),
+    ]
+    return sides[at[0]], sides[1 - at[0]]
+
+
 def _require_same_rows(x: int | None, y: int | None) -> None:
     if x and y:  # a file without rows is refused by its reader
         require_same_length(range(x), range(y))
-
-
-_OfBoth = tuple[Any, Any]
 
 
 def remembered(paths: Sequence[Path], given: _OfBoth, known: _OfBoth) -> _OfBoth:
@@ -86,7 +126,7 @@ def columns_of_fit(paths: Sequence[Path], given: _OfBoth, encoders: Sequence[Any
     found: list[Any] = list(remembered(paths, given, lists))
     problems = []
     for side, (path, encoder) in enumerate(zip((paths[0], paths[-1]), encoders, strict=True)):
-        if found[side] is None and encoder.named and path.exists() and is_table(path):
+        if found[side] is None and encoder.knows_names and path.exists() and is_table(path):
             found[side] = names = list(encoder.given_names)
             there = files.table_columns(path)
             if lacking := [name for name in names if name not in there]:
@@ -113,6 +153,8 @@ def read_column(path: Path, column: str | None) -> Array:
     file holds only one."""
     path = Path(path)
     values: Any
+    if column is not None and (found := raw_files.open_raw(path)) is not None:
+        return np.asarray(raw_files.one_column(found, path, [column], "single").iloc[:, 0])
     if isinstance(_kind(path), TableFormat | None):
         table = _whole_table(path, None if column is None else [column])
         if table.shape[1] != 1:
@@ -145,8 +187,11 @@ def _kind(path: Path) -> ArrayFormat | KeyedFormat | TableFormat | None:
     return FORMATS[suffix]
 
 
-def _both_sides(path: Path, x_columns: str | None, y_columns: str | None) -> tuple[object, object]:
-    kind = _kind(path)
+def _both_sides(
+    path: Path, x_columns: str | None, y_columns: str | None, encoders: _OfBoth
+) -> tuple[object, object]:
+    raw = raw_files.open_raw(path) if path.exists() else None
+    kind = None if raw is not None else _kind(path)
     if isinstance(kind, ArrayFormat):
         raise InputError(f"{path} holds one side only: give two files, for X and then for Y")
     if isinstance(kind, KeyedFormat):
@@ -155,8 +200,13 @@ def _both_sides(path: Path, x_columns: str | None, y_columns: str | None) -> tup
             _require_same_rows(*(shapes[key][0] for key in keys))
         arrays = kind.load(path, keys)
         return arrays[keys[0]], arrays[keys[1]]
+    whole = None if raw is None else raw.frame
+    may_guess = whole is not None or (path.is_file() and not _is_all_numbers(path))
+    if x_columns is None and y_columns is None and may_guess:
+        whole = _whole_table(path, None) if whole is None else whole
+        x_columns, y_columns = raw_files.guess_columns(whole, path)
     if x_columns is None or y_columns is None:
-        known = files.table_columns(path) if kind is not None else _stored_names(path)
+        known = _names_of(path) if whole is None else whole.columns
         columns = f"--x-columns and --y-columns, from its columns {listed(known)}"
         raise InputError(f"{path} is a table: give {columns}")
     x_names = split_columns(x_columns, "--x-columns")
@@ -164,21 +214,46 @@ def _both_sides(path: Path, x_columns: str | None, y_columns: str | None) -> tup
     if shared := [name for name in x_names if name in y_names]:
         raise InputError(f"column {shared[0]!r} is on both sides: x and y would trivially agree")
     if kind is not None and not _has_embedding(path, [*x_names, *y_names]):
-        table = files.read_table(path, [*x_names, *y_names])
-        table.attrs[ASKED] = True  # ids too, as they are named
-        return table[x_names], table[y_names]
-    return _table_side(path, x_names, "x"), _table_side(path, y_names, "y")
+        whole = files.read_table(path, [*x_names, *y_names])
+    sides = []
+    for side, names, encoder in zip("xy", (x_names, y_names), encoders, strict=True):
+        if whole is None:
+            sides.append(_table_side(path, names, side, encoder))
+            continue
+        own = raw_files.one_column(RawFile(whole, ()), path, names, side)
+        own.attrs[ASKED] = True  # ids too, as they are named
+        folders = (path.parent,) if raw is None else raw.folders
+        sides.append(raw_files.sided(own, folders, encoder, side))
+    return sides[0], sides[1]
 
 
-def read_side(path: Path, *, columns: str | None, key: str | None, name: str) -> object:
+def _is_all_numbers(path: Path) -> bool:
+    """Whether a file that tells the types of its columns has nothing but numbers."""
+    if path.suffix.lower() not in shards.TABLE_SHARDS:
+        return False
+    schema = shards.first_schema(path)
+    return shards.has_lists(schema, None) or bool(shards.is_numeric(schema, None))
+
+
+def _names_of(path: Path) -> list[str]:
+    return files.table_columns(path) if is_table(path) else _stored_names(path)
+
+
+def read_side(
+    path: Path, *, columns: str | None, key: str | None, name: str, encoder: str | None = None
+) -> object:
     """One side, as something as_side accepts; name: of the option --NAME-columns, for errors.
 
     columns: as in read_pairs; key: the array to prefer in a file that holds several.
     """
-    kind = _kind(path)
+    raw = raw_files.open_raw(path) if path.exists() else None
+    kind = None if raw is not None else _kind(path)
     if isinstance(kind, TableFormat | None):
         names = None if columns is None else split_columns(columns, f"--{name}-columns")
-        return _table_side(path, names, name)
+        if raw is not None:
+            own = raw_files.one_column(raw, path, names, name)
+            return raw_files.sided(own, raw.folders, encoder, name)
+        return _table_side(path, names, name, encoder)
     if isinstance(kind, KeyedFormat):
         chosen = columns if columns is not None else _key(path, list(kind.shapes(path)), None, key)
         return kind.load(path, [chosen])[chosen]
@@ -201,13 +276,15 @@ def _key(path: Path, known: Sequence[str], given: str | None, preferred: str | N
     raise InputError(f"{path} holds many arrays{wanted}: name one of {listed(known)}")
 
 
-def _table_side(path: Path, names: list[str] | None, side: str) -> object:
+def _table_side(
+    path: Path, names: list[str] | None, side: str, encoder: str | None = None
+) -> object:
     """Columns of a table: a source of rows for embeddings and shards of numbers, else in memory."""
     if not is_table(path) or _has_embedding(path, names):
         schema = shards.first_schema(path)
         if schema is None or shards.is_numeric(schema, names):
             return shards.open_rows(path, names, option=f"--{side}-columns")
-    return _whole_table(path, names)
+    return raw_files.sided(_whole_table(path, names), (path.parent,), encoder, side)
 
 
 def _has_embedding(path: Path, names: list[str] | None) -> bool:

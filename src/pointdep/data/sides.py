@@ -21,6 +21,8 @@ from pointdep.data.columns import (
     part_name,
 )
 from pointdep.data.encoder import SideEncoder, too_many
+from pointdep.data.encoders import Front
+from pointdep.data.media import RawRows
 from pointdep.data.raw import (
     ASKED,
     MISSING,
@@ -240,6 +242,9 @@ def as_side(
     if discrete is not None and not isinstance(discrete, bool | np.bool_):
         raise InputError(f"discrete_{name.lower()}={discrete!r} must be True, False or None")
     discrete = None if discrete is None else bool(discrete)
+    values = _raw_values(values, name, discrete, known)
+    if isinstance(values, RawRows):
+        return _raw_side(values, name, None if known is None else known.front)
     table = tabulate(values, name)
     if known is None:
         asked = discrete is not None or bool(getattr(values, "attrs", {}).get(ASKED))
@@ -285,6 +290,43 @@ def as_side(
     )
 
 
+def _raw_values(values: Any, side: str, discrete: bool | None, known: SideEncoder | None) -> Any:
+    """Texts, pictures and sounds as `RawRows`, and other values as they are."""
+    if not isinstance(values, RawRows):
+        rows = None if known is None or known.front is None else known.front.wrap(values)
+        return values if rows is None else rows
+    if known is not None and known.front is None:
+        is_categories = all(known.category_mask)
+        if not is_categories:
+            raise InputError(f"{side} held numbers in training but now holds {values.kind}s")
+    elif not discrete:
+        return values
+    return values.texts
+
+
+def _raw_side(rows: RawRows, side: str, front: Any) -> RawSide:
+    """The numbers of texts, pictures or sounds; front: what makes them, or None to learn it."""
+    if front is None:
+        front, numeric, reasons = Front.fit(rows)
+    else:
+        numeric, reasons = front.transform(rows)
+    by_reason: dict[str, list[int]] = {}
+    for row, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(row)
+    faults = []
+    label = side if rows.column is None else column_label(side, rows.column)
+    for reason, numbers in by_reason.items():
+        mask = np.zeros(len(rows), dtype=bool)
+        mask[numbers] = True
+        message = f"{label}, row {numbers[0]}: {reason} ({len(numbers)} such row(s))"
+        faults.append(Fault(mask, f"{label}: {reason}", message))
+    numeric[np.fromiter(reasons, np.int64, len(reasons))] = 0  # which nobody is to read
+    names = tuple(str(position) for position in range(numeric.shape[1]))
+    mask_of_columns = (False,) * len(names)
+    how: dict[str, Any] = {"faults": tuple(faults), "front": front}
+    return RawSide(numeric, names, (), len(rows), False, mask_of_columns, **how)
+
+
 class _Read(NamedTuple):
     """A table whose dates are numbers; mask: which columns are categories, where that is known."""
 
@@ -319,7 +361,7 @@ def _as_guessed(table: Table, side: str, *, asked: bool) -> _Read:
         InputError(
             f"{column_label(side, table.names[i])} holds texts, "
             f"{len(np.unique(read[i]))} different ones in {len(read[i])} rows, no categories: "
-            "leave the column out, or give an embedding of each text (columns of numbers)"
+            "leave the column out, or give it alone, as pointdep.as_text does"
         )
         for i in range(width)
         if i not in ids and read[i].dtype.kind == "U" and _is_text(read[i])
@@ -412,6 +454,8 @@ def as_source(
     """
     if isinstance(values, RowSource) and values.width > 1 and discrete is not True:
         return values
+    if isinstance(values, RawRows):
+        return as_side(values, name, discrete=discrete, missing=missing)
     table = tabulate(values, name)
     if table.block is None or any(_category_mask(table, name, discrete)):
         return as_side(values, name, discrete=discrete, missing=missing)

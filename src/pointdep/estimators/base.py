@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -63,16 +63,25 @@ def fit_encoders(
 def without_gaps(
     raw_x: RawSide, raw_y: RawSide, codes: NDArray[np.int64] | None, missing: str
 ) -> tuple[RawSide, RawSide, NDArray[np.int64] | None, NDArray[np.int64] | None]:
-    """The pairs without missing values, and which these are; all of them unless missing="drop"."""
-    if missing != "drop":
-        return raw_x, raw_y, codes, None
-    gaps = raw_x.gaps() | raw_y.gaps()
+    """The pairs that can be used, and which these are, or None if all can.
+
+    Pairs with a missing value are left out with missing="drop", and always those with a text, a
+    picture or a sound that cannot be read.
+    """
+    gaps = np.zeros(raw_x.rows, dtype=bool)
+    if missing == "drop":
+        gaps = raw_x.gaps() | raw_y.gaps()
+        if gaps.any():
+            said = f"dropped {gaps.sum()} of {len(gaps)} row(s) with missing values"
+            warn_caller(said, DataWarning)
+    if reasons := left_out_rows(raw_x, raw_y):
+        gaps[list(reasons)] = True
+        warn_caller(f"left out {len(reasons)} row(s): {some_reasons(reasons)}", DataWarning)
     if not gaps.any():
         return raw_x, raw_y, codes, None
     kept = np.flatnonzero(~gaps)
-    warn_caller(f"dropped {gaps.sum()} of {len(gaps)} row(s) with missing values", DataWarning)
     if not len(kept):
-        raise InputError("every row has a missing value: use missing='indicator'")
+        raise InputError("no row is left: every row has a missing value or cannot be read")
     own = None if codes is None else codes[kept]
     return part_of(raw_x, kept), part_of(raw_y, kept), own, kept
 
@@ -104,6 +113,21 @@ def can_be_scored(reasons: NDArray[np.object_]) -> bool:
 
 NO_BETTER = -math.log(2.0)
 """The score of calling everything independent."""
+
+
+def left_out_rows(*sides_of: RawSide) -> dict[int, str]:
+    """Rows that cannot be read, and why."""
+    found: dict[int, str] = {}
+    for fault in (fault for side in sides_of for fault in side.faults):
+        for row in np.flatnonzero(fault.rows).tolist():
+            found[row] = f"{found[row]}; {fault.reason}" if row in found else fault.reason
+    return dict(sorted(found.items()))
+
+
+def some_reasons(reasons: Mapping[int, str], most: int = 5) -> str:
+    """The first rows and their reasons, in words."""
+    shown = [f"row {row} ({why})" for row, why in list(reasons.items())[:most]]
+    return ", ".join(shown) + (", ..." if len(reasons) > most else "")
 
 
 def plain_copy(model: Any, **changed: Any) -> Any:

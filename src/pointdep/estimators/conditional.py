@@ -204,6 +204,11 @@ class ConditionalDependency(DependencyEstimator):
         raw_x = as_side(X, "X", discrete=given.discrete_x)
         raw_y = as_side(Y, "Y", discrete=given.discrete_y)
         raw_z = as_side(Z, "Z", discrete=self.discrete_z)
+        if any(raw.front is not None for raw in (raw_x, raw_y, raw_z)):
+            raise InputError(
+                "ConditionalDependency takes no texts, pictures and sounds: turn them "
+                "into numbers first, by pointdep.embed"
+            )
         codes = group_codes(groups)
         sides.require_same_length(raw_x, raw_y, codes, raw_z)
         sides.warn_of_other_order(X, Y)

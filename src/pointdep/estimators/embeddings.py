@@ -92,6 +92,7 @@ def _as_they_are(raw: RawSide, name: str) -> SideEncoder:
     width = raw.width
     about: dict[str, Any] = {"side": name, "names": raw.names, "named": raw.named}
     about |= {"center": np.zeros(width), "scale": np.ones(width), "numeric_at": tuple(range(width))}
+    about["front"] = raw.front
     return SideEncoder(category_mask=(False,) * width, category_at=(), categories=(), **about)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -32,7 +32,7 @@ from pointdep.data.row_source import ColumnMoments, RowSource
 from pointdep.data.sides import RawSide, SideEncoder
 from pointdep.data.stored_pairs import PairSource
 from pointdep.errors import Flag, InputError
-from pointdep.estimators.base import fit_encoders, read_pairs, without_gaps
+from pointdep.estimators.base import fit_encoders, left_out_rows, read_pairs, without_gaps
 from pointdep.fitting import streamed_rows
 from pointdep.fitting.batches import SplitRows, TrainingOptions
 from pointdep.fitting.closed_form import WIDEST, plain_sides
@@ -131,12 +131,14 @@ class FitRows:
 
     This class is of rows that are all in memory; `StreamedFitRows` answers the same calls for rows
     that are read as they are needed. paired: the rows in memory, all of them here, a sample there.
-    processes: that fit together. given: rows of the data, if some of them were dropped.
+    processes: that fit together. given: rows of the data, if some of them were dropped. left_out:
+    rows that could not be read, and why.
     """
 
     paired: PairedRows
     processes: Processes = ALONE
     given: int = 0
+    left_out: Mapping[int, str] = field(default_factory=dict)
     largest_batch: ClassVar[int] = 256
     """Rows per step, where they are left to the estimator."""
 
@@ -192,7 +194,8 @@ class FitRows:
 
     def kept(self) -> FitRows:
         """The same after the fit: for one process, without memory of a device."""
-        return FitRows(self.paired.to(torch.device("cpu")), given=self.given)
+        on_cpu = self.paired.to(torch.device("cpu"))
+        return FitRows(on_cpu, given=self.given, left_out=self.left_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,12 +360,12 @@ def hold_rows(
 ) -> FitRows:
     """Check, split and encode rows that are all held in memory; how: `make_splits` splits them."""
     raw_x, raw_y, codes = read_pairs(X, Y, groups, discrete, missing)
-    given = raw_x.rows
+    given, left_out = raw_x.rows, left_out_rows(raw_x, raw_y)
     raw_x, raw_y, codes, kept = without_gaps(raw_x, raw_y, codes, missing)
     splits = make_splits(raw_x.rows, groups=codes, seed=seed, **how)
     of_x, of_y = fit_encoders(raw_x, raw_y, missing)
     rows = encode_rows((raw_x, raw_y), (of_x, of_y), splits, codes=codes, seed=seed, device=device)
-    return FitRows(replace(rows, numbers=kept), processes, given)
+    return FitRows(replace(rows, numbers=kept), processes, given, left_out)
 
 
 def stream_rows(
@@ -395,6 +398,11 @@ def stream_rows(
                 raise InputError(
                     f"{name} has missing values, and rows that are streamed are all "
                     "used: missing='indicator', or drop these rows first"
+                )
+            if side.faults:
+                raise InputError(
+                    f"{side.faults[0].message}: rows that are streamed are all used: leave out "
+                    "stream, or these rows"
                 )
             encoder = SideEncoder.fit(side, name, missing)
             side = EncodedRows(side, encoder)

@@ -40,8 +40,11 @@ def fitted_parts(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "jackknife": estimator.jackknife_,
         "bound": None if estimator.bound_ is None else asdict(estimator.bound_),
         "curve": None if estimator.curve_ is None else estimator.curve_.to_dict(),
+        "left_out": list(getattr(estimator, "left_out_", {}).items()),
     }
     arrays = {"oof_pmi": estimator.oof_pmi_, "oof_values": estimator.oof_values_}
+    for side, encoder in zip("xy", (estimator.encoder_x_, estimator.encoder_y_), strict=True):
+        arrays |= {f"encoder_{side}.{name}": one for name, one in encoder.arrays.items()}
     if estimator.groups_ is not None:
         arrays["groups"] = estimator.groups_
     return about, {name: torch.from_numpy(values) for name, values in arrays.items()}
@@ -51,9 +54,11 @@ def set_fitted_parts(made: Any, about: dict[str, Any], tensors: dict[str, Tensor
     """Give an estimator what `fitted_parts` took of another, but for its model."""
     storage.require_kinds(about, _Fitted)
     made.encoder_x_, made.encoder_y_ = (
-        SideEncoder.from_dict(about[f"encoder_{side}"]) for side in "xy"
+        SideEncoder.from_dict(about[f"encoder_{side}"], _arrays_of(f"encoder_{side}.", tensors))
+        for side in "xy"
     )
     made.n_rows_ = about["rows"]
+    made.left_out_ = dict(about.get("left_out", ()))
     made.flags_ = tuple(Flag(n, tuple(r), m) for n, r, m in about["flags"])
     kinds = {"bias": FittingBias, "bound": HeldOutBound, "curve": LearningCurve}
     for name, kind in kinds.items():  # early models have neither bound nor curve
@@ -66,7 +71,13 @@ def set_fitted_parts(made: Any, about: dict[str, Any], tensors: dict[str, Tensor
     made.groups_ = tensors["groups"].numpy() if "groups" in tensors else None
     for name, of_kind in (("oof_pmi", "f"), ("oof_values", "f"), ("groups", "i")):
         rows = getattr(made, f"{name}_")
-        if rows is not None and (rows.shape != (made.n_rows_,) or rows.dtype.kind != of_kind):
+        if rows is None:
+            continue
+        fits = rows.dtype.kind == of_kind and rows.shape == (made.n_rows_,)
+        if name == "oof_pmi" and rows.dtype.kind == "f" and rows.ndim == 1:
+            # Rows of the data that were left out have no PMI, and are counted nowhere else.
+            fits = np.count_nonzero(~np.isnan(rows)) <= made.n_rows_ <= len(rows)
+        if not fits:
             raise ValueError(f"{name} is not one number for each of {made.n_rows_} rows")
 
 
@@ -86,6 +97,11 @@ class _Fitted:
     bias: dict[str, Any]
     bound: dict[str, Any] | None
     curve: dict[str, Any] | None
+
+
+def _arrays_of(start: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Those whose names start so, by the rest of their names."""
+    return {n.removeprefix(start): t.numpy() for n, t in tensors.items() if n.startswith(start)}
 
 
 @contextmanager

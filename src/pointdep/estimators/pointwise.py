@@ -21,6 +21,7 @@ from pointdep.core.methods import Method, get_method
 from pointdep.core.precision import own_threads, paying_threads
 from pointdep.core.ratio import RatioModel
 from pointdep.data.encoder import part_of
+from pointdep.data.media import telling
 from pointdep.data.raw import group_codes
 from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length, side_digest
 from pointdep.data.stored_pairs import paired_parts, sampled
@@ -141,6 +142,7 @@ class PointwiseDependency(DependencyEstimator):
     ----------
     oof_pmi_ : (n,) float32, PMI of each training row by the replicas that did not see it; NaN for
         rows that none reports, as with ``folds=1`` or a `cv` that leaves rows out.
+    left_out_ : rows of the fit whose text, picture or sound could not be read, and why.
     flags_ : the training problems found, each also raised as a `FitWarning`.
     bias_ : the bias of fitting, which `mutual_information()` takes off, so that it is not the mean
         of `oof_pmi_`.
@@ -653,7 +655,9 @@ class PointwiseDependency(DependencyEstimator):
         return self.model_.prepare_side(torch.from_numpy(encoded), side)
 
     def _read_side(self, rows: Any, side: str) -> RawSide:
-        return as_side(rows, side.upper(), known=self._encoder(side))
+        with show("encoding", enabled=self.progress) as progress:
+            rows = telling(rows, progress.update)
+            return as_side(rows, side.upper(), known=self._encoder(side))
 
     def _encoder(self, side: str) -> SideEncoder:
         return self.encoder_x_ if side == "x" else self.encoder_y_
@@ -800,6 +804,7 @@ class PointwiseDependency(DependencyEstimator):
         model.seen = torch.tensor([held.lowest, held.highest], device=model.seen.device)
         self.encoder_x_, self.encoder_y_ = rows.paired.encoder_x, rows.paired.encoder_y
         self.n_rows_, self.groups_ = rows.count, rows.codes
+        self.left_out_ = dict(rows.left_out)
         self.oof_pmi_, self.oof_values_, self.bias_ = held.pmi, held.pseudo_values, held.bias
         self.curve_, self.bound_ = held.curve, held.bound
         self.jackknife_, self.training_rows_ = rows.paired.jackknife_factor(), rows.kept()
@@ -822,7 +827,12 @@ class PointwiseDependency(DependencyEstimator):
         how |= {"folds": self._fold_count(), "stop_fraction": self.stop_fraction}
         how |= {"device": pick_device(self.device), "processes": processes}
         if not fit_rows.streams(self.stream, self.cv, X, Y):
-            rows = processes.together(lambda: fit_rows.hold_rows(X, Y, groups, cv=self.cv, **how))
+            enabled = self.progress and processes.is_first
+            with show("encoding", enabled=enabled, left="about") as progress:
+                X, Y = (telling(side, progress.update) for side in (X, Y))
+                rows = processes.together(
+                    lambda: fit_rows.hold_rows(X, Y, groups, cv=self.cv, **how)
+                )
             if self._parts and rows.paired.numbers is not None:
                 raise InputError("missing='drop' changes which rows the parts are: drop them first")
             return rows

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pointdep.data import files as formats
+from pointdep.data.media import RawRows, UnreadableError, kind_of, read_picture
 from pointdep.data.readers import read_column
 from pointdep.data.row_source import RowSource
 from pointdep.errors import InputError
@@ -37,12 +38,13 @@ _NUMBERS = 4  # of a row that are shown
 class Shown:
     """One side of n rows: texts, n of them, and pictures (n, h, w[, 1, 3 or 4]) uint8, or files.
 
-    folder: where these files must be, links followed; None for anywhere.
+    files: paths, contents, or pixels (h, w[, 1, 3 or 4]) uint8; None where a row has none. folder:
+    where these files must be, links followed; None for anywhere.
     """
 
     texts: Sequence[str]
     pictures: NDArray[np.uint8] | None = None
-    files: Sequence[Path | None] | None = None
+    files: Sequence[Any] | None = None
     folder: Path | None = None
 
 
@@ -54,6 +56,9 @@ class Names(list[Any]):
 
 def as_shown(values: Any, rows: int, name: str) -> Shown | None:
     """What the user gave for one side, or None; `name` is the argument, for errors."""
+    if isinstance(values, RawRows):
+        files = None if values.kind == "text" else list(values.values)
+        values = Shown(values.texts, files=files)
     if values is None or isinstance(values, Shown):
         return values
     if isinstance(values, RowSource):
@@ -164,7 +169,9 @@ class Media:
             picture = shown.pictures[row]
             grey = picture[..., 0] if picture.shape[2:] == (1,) else picture
             kind, content = "image", _picture(Image.fromarray(grey), pixels)
-        elif path is not None:  # a file that many rows name is read once
+        elif not isinstance(path, Path):
+            kind, content = _content(path, pixels)
+        else:  # a file that many rows name is read once
             if path not in self.files:
                 self.files[path] = _file(path, pixels, shown.folder)
             kind, content = self.files[path]
@@ -240,6 +247,19 @@ def _sound(path: Path) -> tuple[str, str]:
     if not content[start:].startswith(beginnings):
         return "said", f"file is no {suffix} sound"
     return "audio", _address(SOUNDS[suffix], content)
+
+
+def _content(content: Any, pixels: int) -> tuple[str, str]:
+    """A picture or sound that is at hand: the content of its file, or pixels."""
+    if isinstance(content, bytes) and kind_of([content]) == "sound":
+        if len(content) > SOUND_BYTES:
+            return "said", f"sound of {len(content) / 1e6:.1f} MB, too long for this page"
+        suffix = {b"RI": ".wav", b"Og": ".ogg", b"fL": ".flac"}.get(content[:2], ".mp3")
+        return "audio", _address(SOUNDS[suffix], content)
+    try:
+        return "image", _picture(Image.fromarray(read_picture(content)), pixels)
+    except UnreadableError as error:
+        return "said", str(error)
 
 
 def _picture(image: Image.Image, pixels: int) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,30 @@ def load_encoder(path: str | Path, device: str = "auto") -> FrozenEncoder:
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelFileError(f"{path} lacks a part or holds a wrong one: {error}") from None
     return FrozenEncoder(recipe.to(pick_device(device)), settings, shape, classes)
+
+
+class _PictureTower:
+    """An encoder as `pointdep.data.encoders` asks for it: pictures of any size as numbers."""
+
+    def __init__(self, encoder: FrozenEncoder) -> None:
+        self._encoder = encoder
+        self.takes = {"picture": self._pictures}
+
+    def _pictures(self, values: Sequence[Any]) -> Tensor:
+        from PIL import Image
+
+        channels, height, width = self._encoder.shape
+        mode = "L" if channels == 1 else "RGB"
+        images = (Image.fromarray(one).convert(mode).resize((width, height)) for one in values)
+        pixels = torch.from_numpy(np.stack([np.asarray(one) for one in images]))
+        shaped = pixels.unsqueeze(1) if channels == 1 else pixels.permute(0, 3, 1, 2)
+        found = self._encoder.encode(shaped)
+        return found[0] if found.ndim == 3 else found  # the first of several replicas
+
+
+def as_tower(path: str, device: str) -> _PictureTower:
+    """The encoder in a folder, to be named by --x-encoder."""
+    return _PictureTower(load_encoder(path, device))
 
 
 @dataclass(frozen=True)
