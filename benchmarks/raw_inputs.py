@@ -88,7 +88,9 @@ def audit(folder: Path, bad: Any, columns: tuple[str, str], keep: Path | None) -
     given = ["--x-columns", columns[0], "--y-columns", columns[1], "-o", str(page)]
     command = [sys.executable, "-m", "pointdep", "audit", str(folder / "captions.csv"), *given]
     before, start = used(), time.perf_counter()
-    subprocess.run([*command, "--table", str(folder / "rows.csv"), "-q"], check=True)
+    subprocess.run(
+        [*command, "--table", str(folder / "rows.csv"), "-q"], check=True, stdout=subprocess.DEVNULL
+    )
     seconds, processor = time.perf_counter() - start, used() - before
     table = pd.read_csv(folder / "rows.csv")
     wrong = np.isin(np.arange(len(table)), bad)
