@@ -8,10 +8,19 @@ import torch
 from sklearn.decomposition import PCA
 
 from pointdep import PointwiseDependency
+from pointdep.core import transforms
 from pointdep.core.transforms import LandmarkMap, can_be_reduced, principal_directions
 from pointdep.data.raw import Array
 
 COLUMNS, FACTORS = 300, 6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_columns():
+    """So that the tests are quick."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transforms, "_LEAST_COLUMNS", 256)
+        yield
 
 
 def in_columns(latent: Array, seed: int, columns: int = COLUMNS) -> Array:
@@ -92,7 +101,7 @@ def test_features_tell_regions_apart_and_belong_to_one_row():
 
 
 @pytest.fixture(scope="module")
-def fitted() -> tuple[PointwiseDependency, Array, Array]:
+def fitted(fewer_columns) -> tuple[PointwiseDependency, Array, Array]:
     x, y, _ = clusters(1_200, 4, 0)
     how = {"folds": 2, "curve": False, "progress": False, "max_epochs": 30}
     return PointwiseDependency(random_state=0, **how).fit(x, y), x, y

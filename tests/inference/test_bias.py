@@ -136,7 +136,8 @@ def test_towers_are_corrected_by_a_share_of_their_gap(gain, wanted):
 def test_towers_on_features_are_corrected_by_more_where_the_curve_rises(rise, share):
     found = FittingBias(mixed=0.5, reduced=True, rise=rise, rise_stderr=0.01)
     assert found.correction == pytest.approx(share * 0.5)
-    assert found.stderr == pytest.approx(0.3 * share * 0.5)
+    assert found.stderr == pytest.approx(0.35 * share * 0.5)
+    assert found.judged().missed == pytest.approx(math.hypot(0.4 * 0.5, 0.8 * max(rise or 0, 0)))
 
 
 @pytest.mark.parametrize(

@@ -402,7 +402,8 @@ def _seeded() -> torch.Generator:
 
 # Whether few features stand for the columns of a side.
 
-_LEAST_COLUMNS, _LEAST_ROWS = 256, 1_000
+# With fewer columns the encoders take all of them, in a time that can be borne.
+_LEAST_COLUMNS, _LEAST_ROWS = 1_000, 1_000
 _SOME_ROWS, _SOME_COLUMNS = 10_000, 512
 _LEAST_SHARE, _BEYOND_CHANCE = 0.3, 1.5  # of the variance in the scores, and times chance
 _PAIR_ROWS, _LEAST_SPREAD = 2_000, 0.5

@@ -88,7 +88,7 @@ class PointwiseDependency(DependencyEstimator):
     method : key of `pointdep.METHODS`: how r is learned and MI inferred.
     critic : "auto", the Gaussian closed form on rank-Gaussianised columns and a network for what
         it misses (two encoders with more than 25 columns on a side, unless few of these depend on
-        the other side, and not by correlation alone; 256 columns or more that go
+        the other side, and not by correlation alone; 1,000 columns or more that go
         together are first brought to 104 features; of two columns of categories, with more than
         25 in one, a low-rank table and counts), together a softmax classifier if
         one side is a single column of categories and the other has numbers; "concat", "separable",
