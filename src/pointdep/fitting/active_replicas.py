@@ -1,6 +1,7 @@
 """The replicas that still train, one step after another."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -129,6 +130,14 @@ class Crew:
         self.held_out = held_out.select(rows)
         if sharing is not None and sharing.divides(*held_out.x.shape[1:3]):
             self.held_out = sharing.take(self.held_out)
+
+    @torch.no_grad()
+    def map_first(self) -> None:
+        """Take batches of rows that have been through the maps, and put the held-out ones there."""
+        held, model = self.held_out, self.model
+        self.held_out = replace(held, x=model.x_map(held.x), y=model.y_map(held.y))
+        mapped: Any = nn.Identity()
+        model.x_map = model.y_map = mapped
 
     def _recorded_step(self) -> RecordedStep | None:
         """For one GPU and critics and methods of ours that keep nothing from step to step."""

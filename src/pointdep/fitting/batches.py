@@ -192,6 +192,7 @@ class RowBatches(Batches):
         groups: Tensor | None = None,
         lean: bool = False,
     ) -> None:
+        """x, y: (n, dx) and (n, dy), or with a leading (R,) as each replica's maps give them."""
         require_batch(options.batch_size, min(len(part) for part in rows))
         super().__init__(options, x.device, lean=lean)
         self.x, self.y, self.rows, self.groups = x, y, rows, groups
@@ -210,13 +211,16 @@ class RowBatches(Batches):
     def draw(self, epoch: int, first: int, steps: int, replicas: Sequence[int]) -> Iterator[Cells]:
         del epoch
         for index in self.indices(first, steps, replicas):
-            yield self.cells(index)
+            yield self.cells(index, replicas)
 
-    def cells(self, index: Tensor) -> Cells:
-        """The pairs of row numbers (A, batch_size)."""
+    def cells(self, index: Tensor, replicas: Sequence[int] = ()) -> Cells:
+        """The pairs of row numbers (A, batch_size); replicas: (A,), where each has own rows."""
         at = in_blocks(index, self.block)
         groups = None if self.groups is None else self.groups[at]
-        return self.weighted(self.x[at], self.y[at], groups)
+        if self.x.ndim == 2:
+            return self.weighted(self.x[at], self.y[at], groups)
+        own = torch.as_tensor(list(replicas), device=at.device).view(-1, 1, 1)
+        return self.weighted(self.x[own, at], self.y[own, at], groups)
 
     def _batch(self, replica: int, step: int) -> Rows:
         in_pass, position = divmod(step, len(self.rows[replica]) // self.batch_size)

@@ -31,6 +31,9 @@ _PATIENCE_AT_START = 4
 _LARGEST_STOP_BLOCK = 256  # of the large batches that streamed rows have
 _CHECKPOINT_EVERY_S = 5.0
 
+MOST_MAPPED = 1 << 26
+"""Numbers that the rows of all replicas may have together to be mapped before training."""
+
 MOST_CELLS = 1 << 22
 """Scores of one replica's batch beyond which those of a separable critic are not laid out."""
 
@@ -71,9 +74,13 @@ class Engine:
         self.checkpoint, self.processes = checkpoint, processes
         train = [split.train for split in rows.splits]
         lean = is_lean(model, options.batch_size, options.block)
-        self.batches = batches or RowBatches(
-            rows.x, rows.y, train, options, groups=rows.groups, lean=lean
-        )
+        self.mapped = batches is None and not processes.several and _maps_first(model, rows)
+        x, y = rows.x, rows.y
+        if self.mapped:
+            with torch.no_grad():
+                maps = zip((model.x_map, model.y_map), (x, y), strict=True)
+                x, y = (one(side.expand(model.replicas, -1, -1)) for one, side in maps)
+        self.batches = batches or RowBatches(x, y, train, options, groups=rows.groups, lean=lean)
         self.sharing = Sharing(processes, model.critic) if processes.several else None
         if self.sharing is not None:
             self.sharing.require(options.batch_size, options.block)
@@ -110,6 +117,8 @@ class Engine:
                 self.progress.note(told)
         while state.active and state.epoch < self.options.max_epochs:
             crew = Crew(self.full, self.batches, self.held_out, self.options, state, self.sharing)
+            if self.mapped:
+                crew.map_first()
             if state.epoch == 0 and self.full.critic.informed:
                 state.best_value.copy_(torch.tensor(self._agreed(crew.evaluate())))
             while crew.replicas == state.active and state.epoch < self.options.max_epochs:
@@ -217,6 +226,15 @@ class Engine:
             for name, (rows, advice) in found.items()
             if rows
         ]
+
+
+def _maps_first(model: RatioModel, rows: SplitRows) -> bool:
+    """Whether all rows go through each replica's maps once, and not a batch in every step."""
+    if not model.critic.informed:
+        return False
+    sides = (model.x_map, rows.x), (model.y_map, rows.y)
+    widths = [int(one(side[:1].expand(model.replicas, 1, -1)).shape[-1]) for one, side in sides]
+    return model.replicas * len(rows.x) * sum(widths) <= MOST_MAPPED
 
 
 def is_lean(model: RatioModel, rows: int, block: int) -> bool:

@@ -5,6 +5,7 @@ import pytest
 
 from pointdep import ClassicalDependency, PointwiseDependency
 from pointdep.estimators.assembly import CriticSettings, pace
+from pointdep.fitting import engine
 from pointdep.fitting.batches import TrainingOptions
 from refusals import quietly, refused
 
@@ -68,3 +69,15 @@ def test_the_pace():
 )
 def test_what_is_refused(options, told):
     refused(told, PointwiseDependency(**options, progress=False).fit, X, Y)
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(240) // 2])
+def test_rows_that_are_mapped_before_training_are_those_mapped_in_each_step(groups, monkeypatch):
+    how = {"folds": 2, "max_epochs": 2, "hidden": (8, 8), "curve": False}
+    found = []
+    for most in (1 << 26, 0):
+        monkeypatch.setattr(engine, "MOST_MAPPED", most)
+        with quietly():
+            model = PointwiseDependency(random_state=0, progress=False, **how)
+            found.append(model.fit(X, np.sin(3 * X), groups=groups).oof_pmi_)
+    assert found[0] == pytest.approx(found[1], abs=1e-4)
