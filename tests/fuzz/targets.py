@@ -19,7 +19,7 @@ from pyarrow import feather
 from safetensors.torch import save_file
 
 from fuzz.mutator import edit_json, mutate
-from pointdep import PointwiseDependency
+from pointdep import PointwiseDependency, from_embeddings
 from pointdep.data.files import array_names, is_table, table_columns
 from pointdep.data.images.datasets import read_idx
 from pointdep.data.readers import read_column, read_pairs
@@ -203,12 +203,21 @@ def _pairs():
     return x, (x + random.normal(size=x.shape)).astype(np.float32)
 
 
-def _make_models(folder):
+def _rows_of(model):
+    """x and y for a model of this name."""
     x, y = _pairs()
-    PointwiseDependency(**_QUICK).fit(x, y).save(folder / "auto")
-    PointwiseDependency(critic="separable", **_QUICK).fit(x, y).save(folder / "separable")
     labels = np.array(["one", "two", "three"])[np.arange(60) % 3]
-    PointwiseDependency(critic="concat", **_QUICK).fit(x, labels).save(folder / "labels")
+    many = np.char.add("c", (np.arange(60) % 28).astype(str))
+    return {"labels": (x, labels), "table": (many, many[::-1])}.get(model, (x, y))
+
+
+def _make_models(folder):
+    for name, critic in (("auto", "auto"), ("separable", "separable"), ("labels", "concat")):
+        PointwiseDependency(critic=critic, **_QUICK).fit(*_rows_of(name)).save(folder / name)
+    table = {**_QUICK, "hidden": "auto"}
+    PointwiseDependency(**table).fit(*_rows_of("table")).save(folder / "table")
+    x, y = _pairs()
+    from_embeddings(x, y, folds=2, progress=False).save(folder / "calibrated")
 
 
 def _damaged_folder(described):
@@ -263,11 +272,8 @@ def _sign(place, described):
 
 
 def _read_model(place, case):
-    x, y = _pairs()
-    labels = np.array(["one", "two", "three"])[np.arange(60) % 3]
     which = (place / "sound").read_text()
-    model = PointwiseDependency.load(place, device="cpu")
-    y = labels if which == "labels" else y
+    model, (x, y) = PointwiseDependency.load(place, device="cpu"), _rows_of(which)
     return which, model.pmi(x[:7], y[:7]).tobytes(), model.mutual_information().nats
 
 
