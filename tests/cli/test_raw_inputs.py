@@ -77,6 +77,12 @@ def test_score_knows_the_columns_and_says_what_cannot_be_read(folder, model, cap
     found = pd.read_csv(io.StringIO(capsys.readouterr().out))
     assert np.flatnonzero(found["pmi"].isna()).tolist() == [3, 5, 8]
     assert "file not found" in found["reason"][5]
+    parquet = folder / "shards"
+    parquet.mkdir()
+    table.to_parquet(parquet / "0.parquet")
+    columns = ["--x-columns", "file", "--y-columns", "caption"]
+    assert run(["score", str(model), str(parquet), "-o", f"{folder}/out/", *columns]) == 2
+    assert "fitted on texts, pictures or sounds" in capsys.readouterr().err
 
 
 def test_retrieve_takes_a_typed_caption(folder, model, capsys):

@@ -77,6 +77,11 @@ class SavedModel:
     def list_columns(self) -> tuple[str | None, str | None]:
         """For x and for y, the column of lists that the model was fitted on, or None."""
         about = json.loads(self.files[MODEL_FILES[0]])
+        if any(about[f"encoder_{side}"].get("front") for side in "xy"):
+            raise InputError(
+                f"{self.shown} was fitted on texts, pictures or sounds, which shards do not hold: "
+                "score their file, as in pointdep score model/ captions.csv -o scores.csv"
+            )
         x, y = (about[f"encoder_{side}"].get("list_column") for side in "xy")
         return x, y
 
