@@ -111,10 +111,11 @@ def of_one(seed: int) -> dict[str, Any]:
     expected = pd.Series(truth)
     nats = lines.loc[expected.index, "nats"]
     ends = lines.loc[expected.index, ["low", "high"]]
+    order = list(found["column"])
     apart = 0.0  # the largest true difference of two columns that are in the wrong order
     for one in truth:
         for other in truth:
-            if truth[one] > truth[other] and nats[one] < nats[other]:
+            if truth[one] > truth[other] and order.index(one) > order.index(other):
                 apart = max(apart, truth[one] - truth[other])
     return {
         "errors": (nats - expected).round(4).to_dict(),
@@ -161,7 +162,7 @@ def main() -> None:
         "largest_error": errors.abs().max().round(4).to_dict(),
         "inside": inside.mean().round(3).to_dict(),
         "inside_all": round(float(inside.to_numpy().mean()), 3),
-        "wrong_order_by": max(run["wrong_order_by"] for run in runs),
+        "wrong_order_by": sorted(run["wrong_order_by"] for run in runs),
         "left_out": sorted({" ".join(run["left_out"]) for run in runs}),
         "independent_called_dependent": sum(
             p < 0.05 for run in runs for p in run["independent_p"].values()

@@ -433,6 +433,12 @@ def print_columns(side: str, told: Sequence[tuple[str, str]]) -> None:
         print(f"{side}: {len(told) - _MOST_SHOWN} more columns", file=sys.stderr)
 
 
+def print_columns_of(fitted: Any, wanted: bool) -> None:
+    """Say how a fitted model reads both sides, if that is wanted."""
+    for side in "xy" if wanted else "":
+        print_columns(side.upper(), getattr(fitted, f"encoder_{side}_").described())
+
+
 def refuse_for_classical(method: str, names: list[str]) -> None:
     """InputError where there are names: of options that mean nothing without networks."""
     if names:

@@ -57,6 +57,7 @@ def retrieve(
     held_out_y: Path | None = None,
     query_columns: str | None = None,
     candidate_columns: str | None = None,
+    show_columns: bool = False,
     device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -93,6 +94,7 @@ def retrieve(
     query_columns: Columns of the queries in a table, or a key of .npz; by default those of the fit.
     candidate_columns: Columns of the candidates in a table, or a key of .npz; by default those of
         the fit.
+    show_columns: Print on standard error how the model reads each column.
     """
     import numpy as np
 
@@ -103,6 +105,7 @@ def retrieve(
     _check_call(queries, candidates_index, others, output)
     fitted = PointwiseDependency.load(model, device=device)
     fitted.progress = not quiet
+    options.print_columns_of(fitted, show_columns)
     if query is not None and candidates_file is not None:
         raise InputError("--query asks by itself: give one file, that of the candidates")
     places = _Places(

@@ -94,9 +94,7 @@ def score(
             check_writable(Path(output))
         fitted = _load(model, device)
         fitted.progress = not quiet
-        if show_columns:
-            for side, encoder in zip("XY", encoders_of(fitted), strict=True):
-                options.print_columns(side, encoder.described())
+        options.print_columns_of(fitted, show_columns)
         more = [] if carry is None else list(options.parse_names("--carry", carry))
         how = {"output": output, "columns": columns, "carry": more, "strict": strict}
         table = _score_files(fitted, [Path(file) for file in files], **how)
