@@ -55,9 +55,9 @@ def score(
 
     Options
     -------
-    files: Two files of paired rows, or one with both sides: .npy .npz .csv .tsv .parquet .arrow
-        .feather .ipc .vec .safetensors; or folders of shards: for -o FOLDER of .parquet ones, also
-        by URI (s3://...).
+    files: Two files of paired rows, or one with both sides: .npy .npz .csv .tsv .jsonl
+        .parquet .arrow .feather .ipc .vec .safetensors; or folders of shards: for -o FOLDER of
+        .parquet ones, also by URI (s3://...).
     output: .parquet, .csv (row, pmi, npmi, stderr, outside) or .npy (pmi); by default CSV on
         standard output. For folders of shards a folder, with one shard per shard of x.
     engine: For folders: local, or ray, on a Ray cluster (pip install pointdep[ray]).
