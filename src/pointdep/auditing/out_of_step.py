@@ -163,7 +163,10 @@ def find_by_columns(x: Tensor, y: Tensor) -> tuple[list[Stretch], Rows, float]:
     partner = _of_shifts(len(x))[scorer.best_shift() + REACH]
     for _ in range(_ROUNDS):
         scorer.fit(partner)
-        before, partner = partner, find(scorer, len(x), doubted=True)[1]
+        found = find(scorer, len(x), doubted=True)
+        if not found[0]:
+            return found
+        before, partner = partner, found[1]
         if np.array_equal(before, partner):
             break
     return find(scorer, len(x))
