@@ -114,6 +114,8 @@ def test_a_file_has_one_writer_at_a_time(tmp_path):
             sole_writer(path).__enter__()
         assert left(tmp_path) == [".fit.checkpoint.lock"]
     assert left(tmp_path) == []
+    with held(tmp_path / "no" / "folder", "no lock can be made"):
+        pass
     (tmp_path / ".fit.checkpoint.lock").touch()  # as a kill leaves it
     with held(path, ""):
         pass

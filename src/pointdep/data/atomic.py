@@ -103,7 +103,11 @@ def held(path: Path, said: str) -> Iterator[None]:
     """
     lock = path.resolve().with_name(f".{path.name}.lock")
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError:  # as on a full disk: whoever writes the file itself says why it cannot
+            yield
+            return
         taken = _lock(descriptor)
         with suppress(FileNotFoundError):
             # Whoever had it may have removed the file before it was locked here.
