@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pointdep import PointwiseDependency, as_images, as_sounds, as_text, embed
+from pointdep import PointwiseDependency, as_images, as_sounds, as_text, embed, from_embeddings
 from pointdep.auditing.audit import _with_left_out
 from pointdep.data import encoders, features, media
 from pointdep.data.media import RawRows, kind_of, read_picture, read_sound, read_text
@@ -242,6 +242,28 @@ def test_named_encoders_are_cached_by_content(monkeypatch, tmp_path):
         part.write_bytes(b"damaged")
     embed(rows)
     assert calls == [2, 1, 2]
+
+
+def test_the_scores_of_two_towers_are_calibrated(monkeypatch, tmp_path):
+    """PMI of texts is that of their embeddings."""
+    monkeypatch.setenv("POINTDEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(sys.modules, "sentence_transformers", fake_sentences([]))
+    encoders.load_tower.cache_clear()
+    random = np.random.default_rng(0)
+    first = ["xe"[n] * int(random.integers(1, 9)) + "e" for n in random.integers(0, 2, 300)]
+    second = [one if random.random() < 0.6 else first[n // 2] for n, one in enumerate(first)]
+    texts = first, second
+    sides = [as_text(side, encoder="towers") for side in texts]
+    how = {"loss": "sigmoid", "random_state": 0, "progress": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = from_embeddings(*sides, **how)
+        plain = from_embeddings(*map(embed, sides), **how)
+    np.testing.assert_array_equal(model.oof_pmi_, plain.oof_pmi_)
+    model.save(tmp_path / "m")
+    again = PointwiseDependency.load(tmp_path / "m")
+    expected = plain.pmi(*(embed(side[:5]) for side in sides))
+    np.testing.assert_array_equal(again.pmi(texts[0][:5], texts[1][:5]), expected)
 
 
 def test_encoders_are_found_by_their_names_and_folders(tmp_path, monkeypatch):

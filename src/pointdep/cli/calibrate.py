@@ -36,6 +36,8 @@ def calibrate(
     normalize: Annotated[bool, Option("--normalize/--as-they-are")] = True,
     x_columns: options.XColumns = None,
     y_columns: options.YColumns = None,
+    x_encoder: str | None = None,
+    y_encoder: str | None = None,
     groups: options.Groups = None,
     group_column: options.GroupColumn = None,
     folds: int = 5,
@@ -65,6 +67,8 @@ def calibrate(
     queries: With softmax_one_sided, the side that asks: x or y.
     scale: Of the inner product: the slope is told in its unit.
     normalize: Bring embeddings to length one, or not.
+    x_encoder: The tower that embeds texts or pictures of x, as for pointdep audit.
+    y_encoder: The same for y.
     folds: Calibrations made; each scores the rows it did not see.
     """
     from pointdep.auditing.decision import check_shares
@@ -76,7 +80,8 @@ def calibrate(
     if kept is not None:
         check_writable(kept, (".csv", ".parquet"))
     files, listed = _embeddings(files)
-    x, y = read_pairs(files, x_columns=x_columns, y_columns=y_columns)
+    named: Any = {"x_columns": x_columns, "y_columns": y_columns}
+    x, y = read_pairs(files, **named, encoders=(x_encoder, y_encoder))
     names = options.read_groups(groups, group_column, files)
     from pointdep.estimators.calibrated import from_embeddings
 

@@ -371,6 +371,12 @@ class Settings:
 
         how: dict[str, Any] = {"x_columns": self.x_columns, "y_columns": self.y_columns}
         x, y = read_pairs(files, **how, encoders=(self.x_encoder, self.y_encoder))
+        if self.x_encoder is not None and self.x_encoder == self.y_encoder:
+            print(
+                "both sides come from one model: pointdep calibrate, with the same files and "
+                "encoders, turns its own scores into PMI",
+                file=sys.stderr,
+            )
         if self.show_columns:
             self._tell(x, y)
         groups = read_groups(self.groups, self.group_column, files)
