@@ -1,7 +1,6 @@
 """From mismatched pairs and PMI to the probability of a chance pair: by loops and known truth."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -11,9 +10,8 @@ from hypothesis import strategies as st
 
 from pointdep import PointwiseDependency
 from pointdep.auditing.decision import (
-    estimate_contamination,
+    fit_ratio,
     mismatched_shares,
-    most_by_chance,
     observed_ratio,
     posteriors,
     q_values,
@@ -26,7 +24,6 @@ from pointdep.inference.scoring import score_matrix
 whole = st.lists(st.integers(-6, 6), min_size=1, max_size=40).map(lambda v: np.array(v, float))
 hundredths = st.lists(st.integers(1, 99), min_size=1, max_size=60)
 shares_of_pairs = hundredths.map(lambda v: np.array(v) / 100)
-CURVES = [np.sinh, lambda v: v**3, lambda v: 7.0 * v, lambda v: np.where(v > 0, 0.1, 3.0) * v]
 
 
 def drawn_shares(eps, genuine, rows, random):
@@ -45,20 +42,6 @@ class TestMismatchedShares:
         np.testing.assert_allclose(found, wanted)
         assert 0.0 < found.min() < found.max() < 1.0
 
-    @settings(deadline=None)
-    @given(whole, whole, st.sampled_from(CURVES))
-    @example(np.array([0.0] * 10 + [-1.0]), np.array([0.0]), np.sinh)
-    def test_a_rising_curve_of_pmi_changes_no_share(self, pmi, mismatched, bend):
-        """Shares are of the order alone. PMI itself may only acquit, and less the lower it is."""
-        shares = mismatched_shares(pmi, mismatched)
-        np.testing.assert_array_equal(mismatched_shares(bend(pmi), bend(mismatched)), shares)
-        counted = np.minimum(0.1 / observed_ratio(shares), 1.0)
-        straight, bent = (posteriors(values, shares, 0.1) for values in (pmi, bend(pmi)))
-        assert (np.maximum(straight, bent) <= counted * (1 + 1e-9)).all()
-        lower = bend(pmi) < pmi
-        assert (bent >= straight * (1 - 1e-9))[lower].all()
-        assert (bent <= straight * (1 + 1e-9))[~lower].all()
-
     def test_chance_pairs_are_uniform(self):
         random = np.random.default_rng(0)
         shares = mismatched_shares(random.normal(size=4000), random.normal(size=50_000))
@@ -66,31 +49,59 @@ class TestMismatchedShares:
         assert np.square(counts - 200).sum() / 200 < 43.8  # chi-squared of 19, one in a thousand
 
 
-class TestContamination:
-    @pytest.mark.parametrize("eps", [0.03, 0.1, 0.3])
-    @pytest.mark.parametrize("rows", [1500, 5000])
-    def test_where_good_pairs_are_never_low(self, eps, rows):
-        random = np.random.default_rng(rows)
-        high = partial(random.uniform, 0.99, 1.0)
-        drawn = [drawn_shares(eps, high, rows, random) for _ in range(100)]
-        found = [estimate_contamination(shares) for shares in drawn]
-        shares = np.array([one.share for one in found])
-        # The least of many noisy densities lies somewhat below their common expectation.
-        assert 0.8 * eps < shares.mean() < 1.2 * eps
-        assert np.mean([one.share + 2 * one.stderr > eps for one in found]) > 0.8
-        assert np.median([one.stderr for one in found]) < 0.3 * eps + 0.01
-        assert not any(one.given for one in found)
+def drawn_pmi(eps, shift, rows, random):
+    """PMI of pairs of which a share eps is as mismatched ones are, and of mismatched pairs.
 
-    @pytest.mark.parametrize("eps", [0.03, 0.1, 0.3])
-    def test_an_upper_bound_where_good_pairs_are_sometimes_low(self, eps):
-        """The density of good pairs is 1.3 t^0.3, above zero all over."""
-        random = np.random.default_rng(1)
-        risen = partial(random.beta, 1.3, 1.0)
-        drawn = [drawn_shares(eps, risen, 2000, random) for _ in range(50)]
-        found = [estimate_contamination(shares).share for shares in drawn]
-        assert np.mean(found) > eps
-        assert min(found) > 0.8 * eps
-        assert max(found) <= 1.0
+    Mismatched pairs are normal with spread 3, and the density of right pairs is `shift` exponential
+    of PMI times theirs: a normal one further up.
+    """
+    wrong = np.arange(rows) < round(eps * rows)
+    pmi = random.normal(np.where(wrong, 0.0, 9.0 * shift), 3.0)
+    return pmi, random.normal(0.0, 3.0, 20_000), wrong
+
+
+class TestFitRatio:
+    @pytest.mark.parametrize("eps", [0.02, 0.1, 0.3])
+    @pytest.mark.parametrize("shift", [0.6, 1.0, 1.5])
+    def test_the_share_of_chance_pairs(self, eps, shift):
+        random = np.random.default_rng(3)
+        drawn = [drawn_pmi(eps, shift, 3000, random)[:2] for _ in range(20)]
+        found = [fit_ratio(pmi, mismatched) for pmi, mismatched in drawn]
+        shares = np.array([one.share for one in found])
+        assert 0.85 * eps < shares.mean() < 1.1 * eps
+        stderr = np.median([one.stderr for one in found])
+        assert 0.4 * shares.std() < stderr < 4 * shares.std()
+
+    def test_the_curve_of_normal_pairs(self):
+        """eps + (1 - eps) exp(PMI - its mean over mismatched pairs), which is known."""
+        pmi, mismatched, _ = drawn_pmi(0.05, 1.0, 50_000, np.random.default_rng(4))
+        curve, at = fit_ratio(pmi, mismatched), np.array([-9.0, -3.0, 0.0, 3.0, 4.5])
+        wanted = 0.05 + 0.95 * np.exp(at - 4.5)
+        np.testing.assert_allclose(curve(at), wanted, rtol=0.15)
+        assert curve.slopes[2] == 1.0  # PMI is right
+        ratio = curve(np.linspace(-30, 30, 500))
+        assert (np.diff(ratio) >= 0).all()
+        assert np.isfinite(curve(np.array([-np.inf, np.inf]))).all()
+
+    def test_pmi_that_ends_at_the_share(self):
+        """As of a perfect fit: log(eps + (1 - eps) r) of Gaussian pairs, whose eps is its end."""
+        random = np.random.default_rng(5)
+        x, noise, other = random.normal(size=(3, 2000, 4))
+        chance = np.arange(2000) < 200
+        y = np.where(chance[:, None], other, 0.9 * x + math.sqrt(0.19) * noise)
+        sides = y, np.concatenate([np.roll(y, k, 0) for k in (1, 2, 3)])
+        exact = [log_ratio(np.resize(x, side.shape), side, 0.9) for side in sides]
+        curve = fit_ratio(*(np.log(0.1 + 0.9 * np.exp(pmi)) for pmi in exact))
+        assert curve.share == pytest.approx(0.1, rel=0.15)
+
+    def test_an_over_fitted_pmi_names_nobody(self):
+        """Three times as large as it should be, of right pairs alone."""
+        named = []
+        for seed in range(10):
+            pmi, mismatched, _ = drawn_pmi(0.0, 0.8, 500, np.random.default_rng(seed))
+            curve = fit_ratio(3 * pmi, 3 * mismatched)
+            named.append((q_values(pmi, posteriors(curve(3 * pmi), curve.share)) <= 0.1).sum())
+        assert np.mean(named) <= 0.2
 
     @pytest.mark.parametrize("eps", [0.05, 0.2])
     def test_pairs_of_five_symbols(self, eps):
@@ -100,53 +111,22 @@ class TestContamination:
         x = np.where(random.random(4000) < eps, random.integers(0, 5, 4000), y)
         low, high = math.log(eps), math.log(eps + (1 - eps) * 5)
         pmi = np.where(x == y, high, low)
-        mismatched = np.where(random.permutation(x) == y, high, low)
-        shares = mismatched_shares(pmi, mismatched)
-        below = mismatched_shares(pmi, mismatched, below=True)
-        assert estimate_contamination(shares, below).share == pytest.approx(eps, rel=0.15)
-        assert most_by_chance(shares).share == pytest.approx(eps, rel=0.15)
-        posterior = posteriors(pmi, shares, eps)
+        curve = fit_ratio(pmi, np.where(random.permutation(x) == y, high, low))
+        assert curve.share == pytest.approx(eps, rel=0.15)
+        posterior = posteriors(curve(pmi), eps)
         # Unequal symbols only meet by chance; of equal ones eps / 5 did, of all eps / 5 + 1 - eps.
         np.testing.assert_allclose(posterior[pmi == low], 1.0, atol=0.15)
-        np.testing.assert_allclose(posterior[pmi == high], eps / (5 - 4 * eps), rtol=0.05)
-
-    def test_by_hand(self):
-        """Forty pairs, of which the first thirty lie closest together at 0.5."""
-        shares = np.concatenate([np.linspace(0.1, 0.5, 30), np.full(10, 0.9)])
-        # 30 of 40 up to 0.5, and all 40 up to 0.9: 1.5 and 1.11, and never above one.
-        assert most_by_chance(shares).share == 1.0
-        found = most_by_chance(np.concatenate([np.linspace(0.9, 0.95, 30), np.full(10, 0.99)]))
-        assert found.share == pytest.approx(30 / (40 * 0.95))
-        assert found.stderr == pytest.approx(30 / (40 * 0.95) / math.sqrt(30))
-        found = most_by_chance(np.array([0.9, 0.99]))
-        assert (found.share, found.stderr) == (1.0, pytest.approx(1 / math.sqrt(2)))
-        found = estimate_contamination(np.array([0.9, 0.99]))
-        assert found.share == pytest.approx(1 / (2 * 0.9))
-
-    @pytest.mark.parametrize("eps", [0.05, 0.1])
-    def test_a_density_that_falls_to_zero_is_followed_there(self, eps):
-        """Of shares at the quantiles of eps t + (1 - eps) t^2 the density up to t is a line."""
-        levels, slope = np.arange(1, 20_001) / 20_000, 1 - eps
-        shares = (np.sqrt(eps**2 + 4 * slope * levels) - eps) / (2 * slope)
-        assert eps + slope * shares[29] > 1.05 * eps
-        assert estimate_contamination(shares).share == pytest.approx(eps, rel=1e-6)
-        # Up to t the density of the quantiles of t^3 is t^2: a line through it goes below 0, and
-        # is not followed below a quarter.
-        shares = (np.arange(1, 100_001) / 100_000) ** (1 / 3)
-        assert estimate_contamination(shares).share == pytest.approx(0.25 * shares[29] ** 2)
+        np.testing.assert_allclose(posterior[pmi == high], eps / (5 - 4 * eps), rtol=0.1)
 
     @pytest.mark.parametrize("wrong", [0, 2, 5, 29])
-    def test_pairs_above_all_mismatched_ones(self, wrong):
-        """They tie, and the others alone say how many there are by chance."""
-        levels = (np.arange(wrong) + 0.5) / max(wrong, 1)
-        shares = mismatched_shares(np.append(levels, np.full(400, 2.0)), np.linspace(0, 1, 5000))
-        assert most_by_chance(shares).share == pytest.approx(1.0, abs=0.001)
-        found, rows = estimate_contamination(shares), 400 + wrong
-        densities = {end: (sum(shares < end) + 1) / (rows * end) for end in shares if end >= 0.5}
-        assert found.share == pytest.approx(min(densities.values()))
-        assert found.share == pytest.approx((wrong + 1) / rows, rel=0.5)
-        counted = sum(shares < min(densities, key=densities.get)) + 1
-        assert found.stderr == pytest.approx(found.share / math.sqrt(counted))
+    def test_few_wrong_pairs_below_many_that_are_not(self, wrong):
+        random = np.random.default_rng(wrong)
+        pmi = np.append(random.normal(-6.0, 3.0, wrong), random.normal(6.0, 1.0, 400))
+        curve = fit_ratio(pmi, random.normal(-6.0, 3.0, 20_000))
+        assert curve.share == pytest.approx(wrong / (400 + wrong), rel=0.4, abs=1e-4)
+        suspect = q_values(pmi, posteriors(curve(pmi), curve.share)) <= 0.1
+        assert suspect[:wrong].sum() >= 0.7 * wrong
+        assert not suspect[wrong:].any()
 
 
 def hull_slopes(shares):
@@ -170,7 +150,6 @@ class TestObservedRatio:
     @settings(deadline=None)
     @given(shares_of_pairs)
     def test_the_hull_by_hand(self, shares):
-        assert 0 < estimate_contamination(shares).share <= most_by_chance(shares).share <= 1
         corners = hull_slopes(shares)
         assert sum((b - a) * slope for a, b, slope in corners) == pytest.approx(1.0)
         wanted = [next(s for a, b, s in corners if a < share <= b) for share in shares]
@@ -196,32 +175,25 @@ class TestPosteriors:
     @settings(deadline=None)
     @given(whole, whole, st.floats(0.001, 0.999))
     def test_a_probability_that_falls_with_pmi(self, pmi, mismatched, eps):
-        pmi, mismatched = 0.5 * pmi, 0.5 * mismatched
-        found = posteriors(pmi, mismatched_shares(pmi, mismatched), eps)
+        curve = fit_ratio(pmi, mismatched)
+        assert 0 <= curve.share <= 1
+        found = posteriors(curve(pmi), eps)
         assert ((found >= 0) & (found <= 1)).all()
         assert (np.diff(found[np.argsort(pmi)]) <= 1e-12).all()
-        above = pmi > 0
-        assert (found[above] <= np.minimum(1.0, eps / np.exp(pmi[above])) + 1e-12).all()
 
-    def test_more_contamination_more_doubt_and_a_pair_unlike_all_others(self):
-        random = np.random.default_rng(0)
-        pmi, mismatched = random.normal(1, 1, 300), random.normal(-2, 2, 3000)
-        shares = mismatched_shares(pmi, mismatched)
-        low, high = (posteriors(pmi, shares, eps) for eps in (0.01, 0.1))
-        assert (low <= high).all()
-        doubtful = high < 1
-        np.testing.assert_allclose(low[doubtful], 0.1 * high[doubtful])
-        # Its PMI is low with everything, but least low with its partner.
+    def test_a_pair_unlike_all_others(self):
+        """Its PMI is low with everything, but least low with its partner."""
         random = np.random.default_rng(0)
         mismatched, standings = random.normal(-8, 3, 20_000), random.random(20_000)
         pmi = np.concatenate([random.normal(3, 1, 970), random.normal(-8, 3, 30)])
         standing = np.concatenate([random.uniform(0.97, 1.0, 970), random.random(30)])
         pmi[0], standing[0] = -20.0, 1.0
-        shares, beside = mismatched_shares(pmi, mismatched), mismatched_shares(standing, standings)
-        assert posteriors(pmi, shares, 0.03)[0] > 0.5
-        found = posteriors(pmi, shares, 0.03, beside)
+        ratio = fit_ratio(pmi, mismatched)(pmi)
+        assert posteriors(ratio, 0.03)[0] > 0.5
+        found = posteriors(ratio, 0.03, mismatched_shares(standing, standings))
         assert found[0] < 0.01
         assert found[970:].mean() > 0.6
+        np.testing.assert_allclose(posteriors(ratio, 0.003)[found < 0.5], found[found < 0.5] / 10)
 
 
 class TestQValues:
@@ -250,10 +222,10 @@ def log_ratio(x, y, rho):
 
 @pytest.mark.parametrize(("eps", "rho", "columns"), [(0.05, 0.95, 3), (0.1, 0.8, 5), (0.3, 0.9, 3)])
 def test_the_share_of_good_pairs_among_suspects(eps, rho, columns):
-    """The PMI is exact, eps is known: at fdr 0.1 no more than a tenth of the suspects are good."""
-    random = np.random.default_rng(0)
+    """The PMI is exact, eps is not known: the realised share is the asked one, from both sides."""
+    random, rates = np.random.default_rng(0), (0.05, 0.1, 0.2, 0.3)
     good, recall = [], []
-    for _ in range(40):
+    for _ in range(20):
         x, noise, other = random.normal(size=(3, 1000, columns))
         chance = random.random(1000) < eps
         y = np.where(chance[:, None], other, rho * x + math.sqrt(1 - rho**2) * noise)
@@ -262,12 +234,14 @@ def test_the_share_of_good_pairs_among_suspects(eps, rho, columns):
         pmi, mismatched = (
             np.log(eps + (1 - eps) * np.exp(log_ratio(x, side, rho))) for side in (y, turned)
         )
-        shares = mismatched_shares(pmi, mismatched.ravel())
-        suspect = q_values(pmi, posteriors(pmi, shares, eps)) <= 0.1
-        good.append(np.mean(~chance[suspect]) if suspect.any() else 0.0)
-        recall.append(np.mean(suspect[chance]))
-    assert np.mean(good) < 0.1 + 2 * np.std(good) / math.sqrt(40)
-    assert np.mean(recall) > 0.4
+        curve = fit_ratio(pmi, mismatched.ravel())
+        found = q_values(pmi, posteriors(curve(pmi), curve.share))
+        named = [found <= rate for rate in rates]
+        good.append([np.mean(~chance[suspect]) if suspect.any() else 0.0 for suspect in named])
+        recall.append(np.mean(named[1][chance]))
+    errors = np.std(good, 0) / math.sqrt(len(good))
+    assert (np.abs(np.mean(good, 0) - rates) < 0.3 * np.array(rates) + 2 * errors).all()
+    assert np.mean(recall) > 0.6
 
 
 @settings(deadline=None, max_examples=50)
