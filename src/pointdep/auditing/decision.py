@@ -27,14 +27,15 @@ _FAR_BELOW = -3.0  # nats
 # Chosen on Multi30k from row 10,000 on, digits and Gaussian pairs of known PMI, of which
 # `benchmarks/planted.py` reports none but other plantings in the digits.
 _LOW = 0.95  # of the mismatched pairs: those that f / f0 is fitted to
-_SLOPES = (0.0, 0.5, 1.0, 2.0)  # of log(f / f0) over PMI: 1 is that of a PMI that is right
-_STEEP = 1.4  # slope on the whole, below which PMI is stretched, and the slopes fall with it
-_WHOLE = tuple(np.geomspace(0.1, 2.0, 10).tolist())  # slopes that are tried for it
+_FEWEST, _LEAST = 30, 0.05  # pairs, and a share of them: as many are low, so that some are right
+_SLOPES = (0.5, 1.0, 2.0)  # of log(f / f0) over PMI: 1 is that of a PMI that is right
+_WIDE, _LEAST_SLOPE = 2.5, 0.2  # over the spread of mismatched pairs: the least slope, if smaller
 _LOWEST = 0.005  # of the mismatched pairs: where f / f0 has ended at eps
 _STEPS = 200  # mismatched pairs that stand for all in an integral
 _MOST_LOW = 20_000  # pairs that stand for all
 _MOST_NATS = 500.0
 _CLEAR = 3.0  # times: two ratios counted on the same few pairs differ by less
+_LOW_AMONG_ALL, _STANDS = 0.6, 0.5  # of the mismatched pairs
 
 
 def mismatched_shares(pmi: NDArray[np.floating], mismatched: NDArray[np.floating]) -> Array:
@@ -45,14 +46,14 @@ def mismatched_shares(pmi: NDArray[np.floating], mismatched: NDArray[np.floating
 
 @dataclass(frozen=True, eq=False)
 class RatioCurve:
-    """r_obs as a function of PMI: the sum of weights * exp(slopes * (PMI - top)), slopes[0] = 0.
+    """r_obs as a function of PMI: the sum of exp(logs + slopes * (PMI - top)), slopes[0] = 0.
 
-    top: the PMI up to which it was fitted. Above, it rises as exp(PMI). share, stderr: eps, what
-    the curve ends at for the lowest mismatched pairs, and its standard error.
+    logs: of the weights; top: the PMI up to which it was fitted. Above, it rises as exp(PMI).
+    share, stderr: eps, what the curve ends at for the lowest mismatched pairs, and its error.
     """
 
     slopes: Array
-    weights: Array
+    logs: Array
     top: float
     share: float
     stderr: float
@@ -60,8 +61,8 @@ class RatioCurve:
     def __call__(self, pmi: NDArray[np.floating]) -> Array:
         """(n,) for each of `pmi`, (n,)."""
         beyond = _above(pmi, self.top)
-        low = self.weights @ np.exp(np.multiply.outer(self.slopes, np.minimum(beyond, 0.0)))
-        ratio: Array = low * np.exp(np.maximum(beyond, 0.0))
+        each = self.logs[:, None] + np.multiply.outer(self.slopes, np.minimum(beyond, 0.0))
+        ratio: Array = _exp(np.logaddexp.reduce(each) + np.maximum(beyond, 0.0))
         return ratio
 
 
@@ -69,39 +70,38 @@ def fit_ratio(pmi: NDArray[np.floating], mismatched: NDArray[np.floating]) -> Ra
     """From the PMI of pairs, (n,), and of mismatched pairs, (m,), by maximum likelihood.
 
     Low pairs are a Poisson process of density n f0 r_obs, whose likelihood is concave in the
-    weights. The slopes are those of a PMI that is right within a factor of two, or smaller if a
-    single exponential beside the constant says that PMI is stretched, as by an over-fitted critic.
+    weights. The slopes are those of a PMI that is right within a factor of two, and a smaller one
+    where the PMI of mismatched pairs is spread wide, as by an over-fitted critic.
     """
     chance, rows = np.sort(mismatched.astype(np.float64)), len(pmi)
-    top = float(chance[min(int(_LOW * len(chance)), len(chance) - 1)])
+    enough = min(max(_FEWEST, math.ceil(_LEAST * rows)), rows) - 1
+    top = max(float(chance[int(_LOW * len(chance))]), float(np.partition(pmi, enough)[enough]))
     count = int(np.searchsorted(chance, top, side="right"))
     steps = _above(_evenly(chance[:count], _STEPS), top)
     low = np.sort(_above(pmi[pmi <= top], top))
     each = max(len(low) / _MOST_LOW, 1.0)
     low = _evenly(low, int(len(low) / each))
-
-    def fitted(slopes: Array) -> tuple[float, Array]:
-        """The log-likelihood, and the weights."""
-        integral = np.exp(np.multiply.outer(slopes, steps)).mean(1) * count / len(chance)
-        density = np.exp(np.multiply.outer(slopes, low)) / integral[:, None]
-        likelihood, pairs = _mixture(density, each)
-        return likelihood, pairs / (rows * integral)
-
-    whole = max(_WHOLE, key=lambda slope: fitted(np.array([0.0, slope]))[0])
-    slopes = min(1.0, whole / _STEEP) * np.array(_SLOPES)
-    weights = fitted(slopes)[1]
-    at_lowest = np.exp(slopes * _above(chance[int(_LOWEST * len(chance))], top))
-    share = float(weights @ at_lowest)
-    # What the low pairs tell of the weights that are not zero: the inverse of their covariance.
-    values = np.exp(np.multiply.outer(slopes, low))
-    used = (weights > 1e-3 / rows) | (slopes == 0.0)
-    parts = values[used] / np.maximum(weights @ values, 1e-300)
-    inverse = np.linalg.pinv(each * parts @ parts.T)
-    variance = float(at_lowest[used] @ inverse @ at_lowest[used])
-    # All low pairs may be chance pairs, and the lowest of them is one pair.
-    most = each * len(low) / (rows * _LOW)
-    stderr = max(min(math.sqrt(max(variance, 0.0)), most), 1.0 / rows)
-    return RatioCurve(slopes, weights, top, min(share, 1.0), stderr)
+    wide = max(_WIDE / max(float(steps.std()), 1e-9), _LEAST_SLOPE)
+    slopes = np.array([0.0, min(_SLOPES[0], wide), *_SLOPES[1:]])
+    # By logarithms: very dependent pairs lie hundreds of nats above mismatched ones.
+    integral = np.logaddexp.reduce(np.multiply.outer(slopes, steps), 1) - math.log(_STEPS)
+    integral += math.log(count / len(chance))
+    values = np.multiply.outer(slopes, low)
+    pairs = _mixture(_exp(values - integral[:, None]), each)
+    logs = np.log(pairs / rows) - integral
+    at_lowest = slopes * _above(chance[int(_LOWEST * len(chance))], top)
+    share = float(_exp(logs + at_lowest).sum())
+    # What the low pairs tell of the parts that are there: the inverse of their covariance, each in
+    # units of itself.
+    used = (pairs > 1e-3) | (slopes == 0.0)
+    parts = _exp((logs[:, None] + values - np.logaddexp.reduce(logs[:, None] + values))[used])
+    inverse = np.linalg.pinv(each * parts @ parts.T, hermitian=True)
+    ends = _exp((logs + at_lowest)[used])
+    # The information is none if no chance pairs are there, and they are counts after all.
+    counted = math.sqrt(max(rows * share, 1.0)) / rows
+    stderr = math.sqrt(max(float(ends @ inverse @ ends), 0.0))
+    stderr = min(max(stderr, counted), 3.0 * counted)
+    return RatioCurve(slopes, logs, top, min(share, 1.0), stderr)
 
 
 def _above(pmi: Any, top: float) -> Array:
@@ -109,13 +109,19 @@ def _above(pmi: Any, top: float) -> Array:
     return np.clip(np.asarray(pmi, dtype=np.float64) - top, -_MOST_NATS, _MOST_NATS)
 
 
+def _exp(logs: Array) -> Array:
+    """Finite and above zero."""
+    found: Array = np.exp(np.clip(logs, -_MOST_NATS, _MOST_NATS))
+    return found
+
+
 def _evenly(ordered: Array, count: int) -> Array:
     """So many of them, which stand for all."""
     return ordered[((np.arange(count) + 0.5) * (len(ordered) / max(count, 1))).astype(np.int64)]
 
 
-def _mixture(density: Array, each: float) -> tuple[float, Array]:
-    """Numbers of pairs (k,) in the parts of a mixture, and their Poisson log-likelihood.
+def _mixture(density: Array, each: float) -> Array:
+    """Numbers of pairs (k,) in the parts of a mixture, of the largest Poisson likelihood.
 
     density: (k, n), of each part at the pairs; each: pairs that one of them stands for.
     """
@@ -130,8 +136,8 @@ def _mixture(density: Array, each: float) -> tuple[float, Array]:
     parts, pairs = len(density), each * density.shape[1]
     start = np.full(parts, math.log(max(pairs, 1.0) / parts))
     bounds = [(-25.0, math.log(max(pairs, 1.0)) + 1.0)] * parts
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    return -float(found.fun), np.exp(found.x)
+    fitted: Array = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return np.exp(fitted)
 
 
 def observed_ratio(shares: Array) -> Array:
@@ -148,15 +154,19 @@ def observed_ratio(shares: Array) -> Array:
     return slopes[inverse]
 
 
-def posteriors(ratio: Array, contamination: float, standings: Array | None = None) -> Array:
-    """The probability that each pair is a chance pair, (n,): eps / r_obs.
+def unlike_others(shares: Array, standings: Array) -> Array:
+    """r_obs, (n,), of pairs that are unlike all others but for each other, and 0 of the rest.
 
-    ratio: (n,) r_obs. `standings`, (n,), the shares of mismatched pairs of the pair's own x and y
-    that stand as low as it, may say that it is larger: what is unlike all other rows has a low PMI
-    with everything, and still belongs to its partner most. They speak where they are clear.
+    Their PMI is low among all mismatched pairs, and so is that of all pairs that share their x or
+    their y, among which they stand high. shares: (n,) of mismatched pairs with at most their PMI;
+    standings: the same of mismatched pairs of their own x and y. These speak where they are clear.
     """
-    if standings is not None:
-        ratio = np.maximum(ratio, observed_ratio(standings) / _CLEAR)
+    unlike = (shares < _LOW_AMONG_ALL) & (standings > _STANDS)
+    return np.where(unlike, observed_ratio(standings) / _CLEAR, 0.0)
+
+
+def posteriors(ratio: Array, contamination: float) -> Array:
+    """The probability that each pair is a chance pair, (n,): eps / r_obs."""
     return np.minimum(contamination / np.maximum(ratio, np.finfo(np.float64).tiny), 1.0)
 
 
@@ -235,7 +245,8 @@ def decide(
     if contamination is not None:
         found = Contamination(contamination, given=True)
     standings = mismatched_shares(beside.standing, beside.standings)
-    posterior = posteriors(curve(pmi), found.share, standings)
+    unlike = unlike_others(mismatched_shares(pmi, beside.pmi), standings)
+    posterior = posteriors(np.maximum(curve(pmi), unlike), found.share)
     # Wrong pairs far below zero must not hide that the others depend.
     held = np.maximum(pmi[known].astype(np.float64), _FAR_BELOW)
     error = standard_error(held, None if groups is None else groups[known])
