@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pointdep.auditing.decision import Decision, check_shares, decide, ranks
 from pointdep.auditing.evidence import HeldRows, StoredRows
+from pointdep.auditing.labels import FEWEST_ROWS, MOST_CELLS, LabelDecision, decide_labels
 from pointdep.auditing.mended import Pairs, read_decisions
 from pointdep.auditing.partners import find_partners
 from pointdep.auditing.result import Audit
@@ -117,14 +118,18 @@ def judged(
     information = fitted.mutual_information()
     least, groups = information.ci[0], fitted.groups_
     pmi = fitted.oof_pmi_ if kept is None else fitted.oof_pmi_[kept]
-    decision = decide(pmi, beside, contamination, least, groups)
+    labels = _labels(Y, fitted)
+    labels = labels if labels is None or kept is None else labels[kept]
+    judged_labels = _judged_labels(evidence, pmi, labels, contamination)
+    of_labels = judged_labels is not None
+    decision = decide(pmi, beside, contamination, least, groups, of_labels)
+    if judged_labels is not None:
+        decision = judged_labels.within(decision)
     # At most 10,000 of the mismatched pairs, evenly from the lowest to the highest.
     ordered = np.sort(beside.pmi)
     some = np.linspace(0, len(ordered) - 1, min(len(ordered), _MISMATCHED_KEPT)).round()
-    labels = _labels(Y, fitted)
-    labels = labels if labels is None or kept is None else labels[kept]
     own = (X, Y) if kept is None else (sampled(X, kept), sampled(Y, kept))
-    table = _table(fitted, evidence, decision, fdr, labels, own, pmi)
+    table = _table(fitted, evidence, decision, fdr, (labels, judged_labels), own, pmi)
     if kept is not None:
         table = _with_left_out(table, kept, len(fitted.oof_pmi_), fitted.left_out_)
     return Audit(
@@ -141,7 +146,25 @@ def judged(
         sides=(X, Y),
         encoders=(_described(fitted.encoder_x_), _described(fitted.encoder_y_)),
         named=decision.named,
+        confusion=None if judged_labels is None else judged_labels.confusion,
     )
+
+
+def _judged_labels(
+    evidence: HeldRows | StoredRows,
+    pmi: NDArray[np.float32],
+    labels: NDArray[Any] | None,
+    contamination: float | None,
+) -> LabelDecision | None:
+    """What each row's label should be; None if y is no label, or there are few rows per label."""
+    if labels is None or np.isnan(pmi).any():
+        return None
+    names, first, given = np.unique(labels, return_index=True, return_inverse=True)
+    rows, count = len(labels), len(names)
+    if count < 2 or rows < FEWEST_ROWS * count or rows * count > MOST_CELLS:
+        return None
+    log_ratio = evidence.of_labels(first.astype(np.int64))
+    return decide_labels(log_ratio, given.reshape(-1), pmi, contamination, names)
 
 
 def _estimator(
@@ -187,10 +210,11 @@ def _table(
     evidence: HeldRows | StoredRows,
     decision: Decision,
     fdr: float,
-    labels: NDArray[Any] | None,
+    label_sides: tuple[NDArray[Any] | None, LabelDecision | None],
     sides: tuple[Any, Any],
     pmi: NDArray[np.float32],
 ) -> pd.DataFrame:
+    labels, judged_labels = label_sides
     order = np.argsort(pmi, kind="stable")
     suspect = decision.q_value <= fdr
     first = order[np.argsort(~suspect[order], kind="stable")]  # suspects, then the lowest PMI
@@ -217,6 +241,8 @@ def _table(
     if labels is not None:
         better = pd.Series(labels[partners.row], dtype=object)
         columns["better_label"] = better.where(partners.row >= 0, None)
+        if judged_labels is not None:
+            columns["better_label"] = judged_labels.better_label(partners.row >= 0)
     columns["swapped_with"] = _whole(partners.swapped)
     with show("looking for duplicates", enabled=fitted.progress):
         columns["duplicate_of"] = _whole(evidence.duplicates())

@@ -29,11 +29,13 @@ _FAR_BELOW = -3.0  # nats
 _LOW = 0.95  # of the mismatched pairs: those that f / f0 is fitted to
 _FEWEST, _LEAST = 30, 0.05  # pairs, and a share of them: as many are low, so that some are right
 _SLOPES = (0.5, 1.0, 2.0)  # of log(f / f0) over PMI: 1 is that of a PMI that is right
-_WIDE, _LEAST_SLOPE = 2.5, 0.2  # over the spread of mismatched pairs: the least slope, if smaller
+_WIDE, _LEAST_SLOPE = 2.5, 0.3  # over the spread of mismatched pairs: the least slope, if smaller
 _LOWEST = 0.005  # of the mismatched pairs: where f / f0 has ended at eps
 _STEPS = 200  # mismatched pairs that stand for all in an integral
 _MOST_LOW = 20_000  # pairs that stand for all
 _MOST_NATS = 500.0
+_SHOWN = 2.0  # nats of likelihood
+_NONE = -25.0  # logarithm of the number of pairs of a part that is not there
 _CLEAR = 3.0  # times: two ratios counted on the same few pairs differ by less
 _LOW_AMONG_ALL, _STANDS = 0.6, 0.5  # of the mismatched pairs
 
@@ -87,7 +89,14 @@ def fit_ratio(pmi: NDArray[np.floating], mismatched: NDArray[np.floating]) -> Ra
     integral = np.logaddexp.reduce(np.multiply.outer(slopes, steps), 1) - math.log(_STEPS)
     integral += math.log(count / len(chance))
     values = np.multiply.outer(slopes, low)
-    pairs = _mixture(_exp(values - integral[:, None]), each)
+    density = _exp(values - integral[:, None])
+    pairs, loss = _mixture(density, each)
+    # The slope that could pass for a constant is there only where the rows show it.
+    steep = np.array([True, False, True, True])
+    fewer, without = _mixture(density[steep], each)
+    if without - loss < _SHOWN:
+        pairs = np.full(len(slopes), math.exp(_NONE))
+        pairs[steep] = fewer
     logs = np.log(pairs / rows) - integral
     at_lowest = slopes * _above(chance[int(_LOWEST * len(chance))], top)
     share = float(_exp(logs + at_lowest).sum())
@@ -120,8 +129,8 @@ def _evenly(ordered: Array, count: int) -> Array:
     return ordered[((np.arange(count) + 0.5) * (len(ordered) / max(count, 1))).astype(np.int64)]
 
 
-def _mixture(density: Array, each: float) -> Array:
-    """Numbers of pairs (k,) in the parts of a mixture, of the largest Poisson likelihood.
+def _mixture(density: Array, each: float) -> tuple[Array, float]:
+    """Numbers of pairs (k,) in the parts of a mixture, and minus its Poisson log-likelihood.
 
     density: (k, n), of each part at the pairs; each: pairs that one of them stands for.
     """
@@ -135,9 +144,9 @@ def _mixture(density: Array, each: float) -> Array:
 
     parts, pairs = len(density), each * density.shape[1]
     start = np.full(parts, math.log(max(pairs, 1.0) / parts))
-    bounds = [(-25.0, math.log(max(pairs, 1.0)) + 1.0)] * parts
-    fitted: Array = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return np.exp(fitted)
+    bounds = [(_NONE, math.log(max(pairs, 1.0)) + 1.0)] * parts
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    return np.exp(found.x), float(found.fun)
 
 
 def observed_ratio(shares: Array) -> Array:
@@ -230,6 +239,7 @@ def decide(
     contamination: float | None,
     least: float,
     groups: NDArray[np.int64] | None = None,
+    labels: bool = False,
 ) -> Decision:
     """pmi: (n,), by models that did not see the pairs. contamination: where it is known.
 
@@ -237,7 +247,7 @@ def decide(
     of the mutual information. Nobody is a suspect if neither
     it nor that of the mean PMI, with wrong pairs held at -3 nats, is above 0, or if by their PMI
     all pairs may have come together by chance, unless contamination is given. Warns there, and
-    where the share is large.
+    where the share is large. labels: y is one column of labels, of which many may be wrong.
     """
     known = ~np.isnan(pmi)
     curve = fit_ratio(pmi[known], beside.pmi)
@@ -252,10 +262,12 @@ def decide(
     error = standard_error(held, None if groups is None else groups[known])
     least = max(least, float(held.mean()) - 2.0 * error)
     doubt = "" if found.given else _doubt(found, least)
+    if labels:
+        doubt = _INDEPENDENT if doubt and least <= 0.0 else ""
     if doubt:
         warn_caller(doubt, DataWarning)
         return Decision(posterior, np.ones_like(posterior), found, named=False)
-    if not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
+    if not labels and not found.given and found.share > max(_LARGE_SHARE, _FEW / len(pmi)):
         told = f"the share of chance pairs is estimated at {found.share:.0%}: {_WEAK}"
         warn_caller(told, DataWarning)
     return Decision(posterior, q_values(pmi, posterior), found)

@@ -15,7 +15,7 @@ from pointdep.estimators.fit_rows import PairedRows, StreamedFitRows
 from pointdep.fitting.batches import held_out_cells
 from pointdep.fitting.data_flags import row_keys
 from pointdep.fitting.progress import Progress
-from pointdep.inference.scoring import score_blocks, score_replicas
+from pointdep.inference.scoring import score_blocks, score_matrix, score_replicas
 
 Array32 = NDArray[np.float32]
 Fold = NDArray[np.signedinteger[Any]]
@@ -98,6 +98,11 @@ class HeldRows:
         rows = self.rows
         return mismatched_pairs(self.model, rows.x, rows.y, self.fold, rows.seed, rows.groups)
 
+    def of_labels(self, first: Rows) -> Array32:
+        """log r of each row with the labels of the rows `first`, (n, k)."""
+        labels = self.rows.y[torch.from_numpy(first).to(self.rows.y.device)]
+        return unseen_matrix(self.model, self.rows.x, self.fold, labels)
+
     def stderr(self, jackknife: float, progress: Progress) -> Array32:
         scores = score_replicas(self.model, self.rows.x, self.rows.y, progress).numpy()
         return spread(scores, self.fold, jackknife)
@@ -148,6 +153,16 @@ class StoredRows:
         pmis, standings = (np.concatenate(side) for side in zip(*sampled, strict=True))
         return Mismatched(pmis, standing, standings)
 
+    def of_labels(self, first: Rows) -> Array32:
+        """log r of each row with the labels of the rows `first`, (n, k)."""
+        read, plan = self.mapped.mapped, self.mapped.plan
+        labels = read.y.tensor(read.pairs.y.take(first))
+        found = np.empty((read.rows, len(first)), np.float32)
+        for chunk in read.shuffled(0):
+            fold = plan.fold[chunk.numbers]
+            found[chunk.numbers] = unseen_matrix(self.model, chunk.x, fold, labels)
+        return found
+
     def stderr(self, jackknife: float, progress: Progress) -> Array32:
         del progress  # seconds
         return spread(self._scores, self.mapped.plan.fold, jackknife)
@@ -162,6 +177,16 @@ class StoredRows:
 
     def duplicates(self) -> Rows:
         return copies_by_key(*self._keys)
+
+
+def unseen_matrix(model: RatioModel, x: Tensor, fold: Fold, labels: Tensor) -> Array32:
+    """log r of each x with each label by the replica that did not see it, (n, k)."""
+    found = np.empty((len(x), len(labels)), np.float32)
+    for replica in np.unique(fold):
+        rows = np.flatnonzero(fold == replica)
+        part = x[torch.from_numpy(rows).to(x.device)]
+        found[rows] = score_matrix(model.select([int(replica)]), part, labels)
+    return found
 
 
 def spread(scores: Array32, fold: Fold, jackknife: float) -> Array32:

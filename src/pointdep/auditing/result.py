@@ -53,7 +53,8 @@ class Audit:
         suspect: q_value <= fdr; below_zero: pmi < 0; rank: 1 has the lowest PMI;
         better_partner, better_partner_pmi: the row whose y belongs to this x more, and its PMI,
             missing where it was not looked for or there is none;
-        better_label: the same where y is one column of categories, else missing from the table;
+        better_label: the likely right label of rows that have another one, where y is one column
+            of categories, else missing from the table;
         swapped_with: the row with which this one may have exchanged y, or missing;
         duplicate_of: the first row that is nearly the same pair, or missing;
         why: of doubtful rows the columns, or the words of texts, that speak most against the pair,
@@ -69,6 +70,8 @@ class Audit:
         the column out_of_step has the row whose y belongs to each of them, -1 if it is not known.
     page: what the page that it was read from shows of x and y, or None.
     encoders: what made the numbers of x and of y, if they are texts, pictures or sounds.
+    confusion: of labels, the share of the rows by given label (lines) and likely right one
+        (columns); None where y is no label.
     """
 
     table: pd.DataFrame
@@ -86,6 +89,7 @@ class Audit:
     out_of_step: tuple[Stretch, ...] = ()
     page: dict[str, Any] | None = field(default=None, repr=False)
     encoders: tuple[str | None, str | None] = (None, None)
+    confusion: pd.DataFrame | None = field(default=None, repr=False)
 
     @property
     def left_out(self) -> dict[int, str]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # What ``pointdep audit`` says, to a person and to a program.
 
 _WORST = 10
+_CONFUSED = 5
 _SHOWN = 30  # characters of a text on the terminal
 _TABLES = (".csv", ".parquet")
 
@@ -60,7 +61,29 @@ def _of_fit(found: Audit) -> dict[str, Any]:
         "flags": flags_as_json(found.flags),
         "check": {k: v for k, v in check_as_json(found.check, None).items() if k != "plot"},
         "contamination": asdict(found.contamination),
+        "confusion": confusion_as_json(found),
     }
+
+
+def confusion_as_json(found: Audit) -> dict[str, Any] | None:
+    """Labels, and shares of the rows: a list per given label, over the likely right ones."""
+    table = found.confusion
+    return None if table is None else {"labels": list(table), "shares": table.values.tolist()}
+
+
+def most_confused(found: Audit) -> list[str]:
+    """The given labels that most often stand for another one, in words; none for pairs."""
+    table = found.confusion
+    if table is None:
+        return []
+    flat = table.stack()
+    wrong = flat[[given != right for given, right in flat.index]].nlargest(_CONFUSED)
+    rows = len(found.table)
+    return [
+        f"{safe_text(given)} for {safe_text(right)} {share * rows:,.0f}"
+        for (given, right), share in wrong.items()
+        if share * rows >= 1
+    ]
 
 
 def worst_rows(found: Audit) -> list[dict[str, Any]]:
