@@ -76,13 +76,15 @@ def most_confused(found: Audit) -> list[str]:
     table = found.confusion
     if table is None:
         return []
-    flat = table.stack()
-    wrong = flat[[given != right for given, right in flat.index]].nlargest(_CONFUSED)
-    rows = len(found.table)
+    rows, names = len(found.table), [safe_text(str(name)) for name in table]
+    counts = table.to_numpy() * rows
+    counts[range(len(names)), range(len(names))] = 0.0
+    most = counts.ravel().argsort()[::-1][:_CONFUSED]
+    pairs = [divmod(int(place), len(names)) for place in most]
     return [
-        f"{safe_text(given)} for {safe_text(right)} {share * rows:,.0f}"
-        for (given, right), share in wrong.items()
-        if share * rows >= 1
+        f"{names[given]} for {names[right]} {counts[given, right]:,.0f}"
+        for given, right in pairs
+        if counts[given, right] >= 1
     ]
 
 
