@@ -180,6 +180,8 @@ class TestOutputsApart:
             ("--save-index part would", "retrieve model part y.npy --save-index part"),
         ):
             refused(message, line)
+        Path("pc").mkdir()
+        refused("folds=0 must", "fit x.npy y.npy -o pc --method pc --folds 0")  # no file, a name
         Path("x.npy").rename("part/0.npy")
         refused("-o part/0.npy would overwrite part", "score model part y.npy -o part/0.npy")
         assert np.array_equal(np.load("part/0.npy"), pairs[0])

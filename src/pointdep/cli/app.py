@@ -103,6 +103,9 @@ _OUTPUTS = (
 )
 
 
+_TEXTS = ("model", "files", "show_x", "show_y")  # which are files or folders, told as texts
+
+
 def _require_apart(given: Mapping[str, object]) -> None:
     """Refuse an output that is an input or another output, under whatever name it is given."""
     places = {
@@ -116,14 +119,15 @@ def _require_apart(given: Mapping[str, object]) -> None:
                 raise InputError(f"{option} and {other} are one file, {place}: give each its own")
         for name, value in given.items():
             for read in value if isinstance(value, list) else [value]:
-                if name not in _OUTPUTS and isinstance(read, str | Path) and _is_read(read, place):
+                known = isinstance(read, Path) or (name in _TEXTS and isinstance(read, str))
+                if name not in _OUTPUTS and known and _is_read(str(read), place):
                     overwritten = f"would overwrite {read}, which the command reads"
                     raise InputError(f"{option} {place} {overwritten}: give another name")
 
 
-def _is_read(read: str | Path, place: Path) -> bool:
+def _is_read(read: str, place: Path) -> bool:
     """Whether a place is a file or folder that is read, or a shard of such a folder."""
-    for path in (Path(read), Path(str(read).rpartition(":")[0] or read)):  # FILE:COLUMN too
+    for path in (Path(read), Path(read.rpartition(":")[0] or read)):  # FILE:COLUMN too
         try:
             inside = place.is_file() and path.is_dir() and place.suffix.lower() in SHARD_SUFFIXES
             if path.samefile(place) or (inside and path.samefile(place.resolve().parent)):
