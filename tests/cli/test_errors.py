@@ -103,7 +103,7 @@ def test_options_and_commands(refused):
         ("No such option.*--fold.*--folds.*see pointdep mi --help", "--fold 3"),
         ("'--folds'.*valid integer", "--folds two"),
         ("folds=0 must be at least 1", "--folds 0"),
-        ("max_epochs=0 must be at least 1", "--max-epochs 0"),
+        ("--max-epochs=0 must be at least 1", "--max-epochs 0"),
         ("--method-option 'eta' must be NAME=VALUE", "--method-option eta"),
         ("--method-option 'eta=' must be NAME=VALUE", "--method-option eta="),
         ("eta='two' must be a finite number", "-m dm2 --method-option eta=two"),

@@ -369,8 +369,11 @@ def _separator(path: Path) -> str:
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
-def encoding_of(path: Path) -> str:
-    """UTF-8, or what a text file of another encoding is most often in."""
+_NO_TEXT = bytes([*range(9), *range(14, 27), *range(28, 32)])  # control characters
+
+
+def encoding_of(path: Path, *, told: bool = True) -> str:
+    """UTF-8, or what a text file of another encoding is most often in, with a warning if `told`."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     with path.open("rb") as file:
         try:
@@ -378,7 +381,10 @@ def encoding_of(path: Path) -> str:
                 decoder.decode(block)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            warn_caller(f"{path} is not UTF-8: read as Windows-1252 (Latin-1)", DataWarning)
+            if block.translate(None, _NO_TEXT) != block:
+                raise InputError(f"{path} is no text: it is damaged or of another kind") from None
+            if told:
+                warn_caller(f"{path} is not UTF-8: read as Windows-1252 (Latin-1)", DataWarning)
             return "cp1252"
     return "utf-8-sig"
 
@@ -406,7 +412,8 @@ def _csv_records(path: Path) -> Iterator[Any]:
     """The records of a .csv file, as lists of texts."""
     most = csv.field_size_limit(sys.maxsize)
     try:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        how: dict[str, Any] = {"encoding": encoding_of(path, told=False), "errors": "replace"}
+        with path.open(newline="", **how) as file:
             yield csv.reader(file, delimiter=_separator(path))
     finally:
         csv.field_size_limit(most)
