@@ -70,7 +70,7 @@ def test_what_is_refused(refused, folder):
         (folder / path).write_text(text)
     (folder / "state").write_bytes(b"something else")
     for message, place in (
-        (r"x\.npy is a file; a model is saved as a folder", "x.npy"),
+        (r"-o x\.npy would overwrite x\.npy, which the command reads", "x.npy"),
         (r"full holds other files, such as notes\.txt", "full"),
         (r"foreign holds other files, such as model\.json", "foreign"),
         ("nowhere does not exist: make it first", "nowhere/model"),

@@ -217,8 +217,8 @@ class SideEncoder:
         if count:
             shown = ", ".join(f"{name!r} ({gap})" for name, gap in list(count.items())[:5])
             shown += ", ..." if len(count) > 5 else ""
-            said = f"{self.side}: {sum(count.values())} value(s) are missing, in {shown}: each such"
-            said += " column says by an indicator where (missing= chooses)"
+            said = f"{self.side}: {sum(count.values())} value(s) are missing, in {shown}: they are"
+            said += " read as a state of their own (missing='drop' leaves such rows out)"
             warn_caller(said, DataWarning)
 
     @classmethod
