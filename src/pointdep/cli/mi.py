@@ -62,7 +62,6 @@ def mi(
     for place in filter(None, places.values()):
         check_writable(place, FIGURES)
     x, y, groups = settings.read(files)  # before the slow imports: a mistyped name is told at once
-    check_unit(method, bits)
     if quick:
         asked = {"method": method != "pc", "shuffles": shuffles > 0, "check": check}
         asked |= {name: place is not None for name, place in places.items()}
@@ -72,19 +71,20 @@ def mi(
         return
     options_of: dict[str, Any] = {"confidence": settings.confidence}
     model: Any
-    if method in WITHOUT_NETWORKS:
-        given = {"shuffles": shuffles, "check": check, **places}
-        refuse_for_classical(method, [name for name, value in given.items() if value])
-        model = settings.classical(method, quiet=quiet)
-    else:
-        model = settings.networks(method, quiet=quiet)
-        options_of["shuffles"] = shuffles
-        if curve_plot is not None:
-            if model.curve is False:
-                raise InputError("--curve-plot draws the learning curve: leave out --no-curve")
-            model.set_params(curve=True)  # refused, before the fit, where there can be none
-    wanted = method in METHODS and not (json or quiet)
-    with _first_line(settings, x, y) if wanted and sys.stderr.isatty() else nullcontext():
+    wanted = method not in WITHOUT_NETWORKS and not (json or quiet) and sys.stderr.isatty()
+    with _first_line(settings, x, y) if wanted else nullcontext():  # then the slow imports
+        check_unit(method, bits)
+        if method in WITHOUT_NETWORKS:
+            given = {"shuffles": shuffles, "check": check, **places}
+            refuse_for_classical(method, [name for name, value in given.items() if value])
+            model = settings.classical(method, quiet=quiet)
+        else:
+            model = settings.networks(method, quiet=quiet)
+            options_of["shuffles"] = shuffles
+            if curve_plot is not None:
+                if model.curve is False:
+                    raise InputError("--curve-plot draws the learning curve: leave out --no-curve")
+                model.set_params(curve=True)  # refused, before the fit, where there can be none
         model.fit(x, y, groups=groups)
     found = model.mutual_information(**options_of)
     outcome = model.check() if check or check_plot is not None else None
@@ -123,6 +123,7 @@ def _print_quick(settings: Settings, x: Any, y: Any, *, bits: bool, json: bool) 
         told |= {"confidence": settings.confidence, "correction": 0.0, "rows": first.rows}
         told |= {"null_p": None, "shuffles": 0, "lower": None, "curve": None}
         rest = {"method": first.method, "folds": 0, "flags": [], "check": None}
+        rest |= show.encoders_as_json((None, None), {})
         show.print_json("mi", {"estimate": told, **rest})
         return
     scale, unit = (math.log(2), "bits") if bits else (1.0, "nats")
@@ -154,12 +155,15 @@ def _first_line(settings: Settings, x: Any, y: Any) -> Iterator[None]:
             line += f" ({first.source}); networks look closer"
     if line:
         print(line, file=sys.stderr, flush=True)
-    with warnings.catch_warnings(record=True) as waiting:
-        yield
-    if line:
-        print(_LINE_AWAY, end="", file=sys.stderr, flush=True)
-    for one in waiting:
-        warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+    waiting: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as waiting:
+            yield
+    finally:
+        if line:
+            print(_LINE_AWAY, end="", file=sys.stderr, flush=True)
+        for one in waiting:
+            warnings.showwarning(one.message, one.category, one.filename, one.lineno)
 
 
 def draw(plot: Callable[[Any], Any], place: Path, size: tuple[float, float]) -> None:

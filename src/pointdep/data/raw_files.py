@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from pointdep.data import files
-from pointdep.data.images.image_files import archive_files, is_tar
 from pointdep.data.media import PICTURES, SOUNDS, RawRows, files_of, kind_of, raw_rows
 from pointdep.errors import InputError, listed, unknown_name
 
@@ -40,6 +39,10 @@ def open_raw(path: Path) -> RawFile | None:
         return _open_folder(path)
     if path.suffix.lower() in TEXTS:
         return RawFile(_frame({"": _lines(path)}), (path.parent,))
+    if path.suffix.lower() in files.FORMATS:
+        return None  # told by its name: what reads archives loads torch
+    from pointdep.data.images.image_files import is_tar
+
     return RawFile(_archive(path), ()) if is_tar(path) else None
 
 
@@ -91,6 +94,8 @@ def _saved_set(path: Path) -> Any:
 
 def _archive(path: Path) -> Any:
     """The samples of an archive: files that have their names up to the first dot in common."""
+    from pointdep.data.images.image_files import archive_files
+
     samples: dict[str, dict[str, Any]] = {}
     found = archive_files(path, lambda name: not PurePosixPath(name).name.startswith("."))
     for name in found.content:
