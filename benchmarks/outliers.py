@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +86,8 @@ def spoilt(side: Array, count: int, value: float | None, columns: slice, seed: i
     return found
 
 
-def measure(name: str, seed: int) -> list[dict[str, Any]]:
-    x, y = TASKS[name](np.random.default_rng(seed))
-    usual, flags = estimate(x, y)
-    assert "outliers" not in flags
-    rows = []
+def spoilt_pairs(x: Array, y: Array) -> Iterator[tuple[str, Pairs]]:
+    """Each number of rows with each value, in changing places, and how they are called."""
     cases = [(count, value) for count in COUNTS for value in VALUES]
     for number, (count, value) in enumerate(cases):
         where = PLACES[(number + number // 4) % len(PLACES)]  # each with each count
@@ -98,13 +95,23 @@ def measure(name: str, seed: int) -> list[dict[str, Any]]:
         pairs = spoilt(x, count, value, columns, number), y
         if where == PLACES[2]:
             pairs = pairs[0], spoilt(y, count, value, columns, number + 99)
-        found, flags = estimate(*pairs)
         said = "1e6 to 1e37" if value is None else f"{value:g}"
-        row = {"task": name, "seed": seed, "rows": count, "value": said, "where": where}
-        row |= {"nats": round(usual, 4), "error": round(found - usual, 4)}
-        rows.append(row | {"flagged": "outliers" in flags})
-        print(row, flush=True)
-    return rows
+        yield f"{count} row(s) of {said} in {where}", pairs
+
+
+def measure(name: str, seed: int, known: dict[str, list[Any]]) -> Iterator[tuple[str, list[Any]]]:
+    """Nats without outliers, error with them, and whether they are flagged; known: measured."""
+    x, y = TASKS[name](np.random.default_rng(seed))
+    usual = None
+    for said, pairs in spoilt_pairs(x, y):
+        key = f"seed {seed}, {said}"
+        if key in known:
+            continue
+        if usual is None:
+            usual, flags = estimate(x, y)
+            assert "outliers" not in flags
+        found, flags = estimate(*pairs)
+        yield key, [round(usual, 4), round(found - usual, 4), "outliers" in flags]
 
 
 def false_flags(name: str, rows: int, columns: int) -> dict[str, Any]:
@@ -120,23 +127,29 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[11])
     parser.add_argument("--tasks", nargs="+", default=list(TASKS))
     options = parser.parse_args()
-    found: dict[str, Any] = {}  # of tasks that were measured before
-    if Path(options.output).exists():
-        found = json.loads(Path(options.output).read_text("utf-8"))["tasks"]
-    for name in options.tasks:
-        runs = [row for seed in options.seeds for row in measure(name, seed)]
-        found[name] = {
-            "fits": len(runs),
-            "flagged": sum(row["flagged"] for row in runs),
-            "largest_error": max(abs(row["error"]) for row in runs),
-            "over_0.05": [row for row in runs if abs(row["error"]) > 0.05],
-        }
     tails = [
         false_flags(name, rows, columns)
         for name in TAILS
         for rows, columns in ((200, 5000), (2000, 1000), (50_000, 100))
     ]
-    report("outliers", {"rows": ROWS, "tasks": found, "false_flags": tails}, options.output)
+    runs: dict[str, dict[str, list[Any]]] = {name: {} for name in TASKS}
+    if Path(options.output).exists():  # what was measured before is kept
+        runs |= json.loads(Path(options.output).read_text("utf-8"))["runs"]
+    for name in options.tasks:
+        for seed in options.seeds:
+            for key, row in measure(name, seed, runs[name]):
+                runs[name][key] = row
+                summary = {
+                    task: {
+                        "fits": f"{len(rows)} of {len(COUNTS) * len(VALUES) * len(options.seeds)}",
+                        "flagged": sum(flagged for _, _, flagged in rows.values()),
+                        "largest_error": max(abs(error) for _, error, _ in rows.values()),
+                    }
+                    for task, rows in runs.items()
+                    if rows
+                }
+                found = {"rows": ROWS, "summary": summary, "false_flags": tails, "runs": runs}
+                report("outliers", found, options.output)
 
 
 if __name__ == "__main__":
