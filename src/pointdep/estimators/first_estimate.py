@@ -88,7 +88,7 @@ def first_estimate(
     elif all(not side.categorical and side.width <= _NEIGHBOUR_COLUMNS for side in sides):
         scores = [_scores(side, random) for side in sides]
         if max(side.shape[1] for side in scores) > 1:  # counts in several columns take long
-            step = 1 + rows // _MOST_COUNTED
+            step = math.ceil(rows / _MOST_COUNTED)
             scores = [side[::step] for side in scores]
         rows = len(scores[0])
         nats, stderr, method = *_neighbours(*scores), "ksg"
