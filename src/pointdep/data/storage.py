@@ -18,7 +18,7 @@ from pointdep.errors import InputError, ModelFileError
 
 FORMAT, FORMAT_VERSION = "pointdep-model", 2
 MODEL_FILES = _ABOUT, _WEIGHTS = "model.json", "weights.safetensors"
-_OF_ROWS = ("oof_pmi", "oof_values")  # NaN for rows that none reports
+_OF_ROWS = ("oof_pmi", "oof_values", "oof", "mi_values")  # NaN for rows that none reports
 _UNLIMITED = ("values", "far", "seen")
 
 

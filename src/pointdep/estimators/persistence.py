@@ -224,11 +224,11 @@ def saved_params(estimator: Any) -> dict[str, Any]:
     kept["critic"] = _describe_critic(estimator.critic)
     kept["hidden"] = plain_hidden(estimator.hidden)
     options = estimator.method_options
-    kept["method_options"] = {k: _plain(v) for k, v in options.items()} if options else None
+    kept["method_options"] = {k: plain(v) for k, v in options.items()} if options else None
     kept["random_state"] = plain_seed(estimator.random_state)
     for name in NOT_SAVED:
         kept.pop(name)
-    return {name: _plain(value) for name, value in kept.items()}
+    return {name: plain(value) for name, value in kept.items()}
 
 
 def plain_seed(seed: Any) -> int | None:
@@ -245,7 +245,7 @@ def _hidden(saved: Any) -> Any:
     return saved if isinstance(saved, str) else tuple(saved)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A NumPy number as Python's own, which JSON knows."""
     return value.item() if isinstance(value, np.generic) else value
 

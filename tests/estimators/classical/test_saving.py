@@ -50,6 +50,20 @@ def test_a_saved_one_answers_as_before(method, x, y, tmp_path):
     refused("holds a model of other data", model.fit(x[:-1], y[:-1]).save, tmp_path / "model")
 
 
+def test_rows_without_an_answer_are_saved_too(tmp_path):
+    gap, once = X.copy(), WORDS.astype("U6")
+    gap[3, 0], once[7] = np.nan, "once"
+    for method, x, y, options in (
+        ("cca", gap, Y, {"missing": "drop", "folds": np.int64(2)}),
+        ("ksg", X, once, {"method_options": {"k": np.int64(3)}}),
+    ):
+        model = ClassicalDependency(method, random_state=0, progress=False, **options).fit(x, y)
+        model.save(tmp_path / method)
+        again = ClassicalDependency.load(tmp_path / method)
+        assert again.mutual_information() == model.mutual_information()
+        assert np.isnan(again.mi_values_ if method == "ksg" else again.oof_pmi_).sum() == 1
+
+
 def test_what_is_no_such_model(tmp_path):
     model = ClassicalDependency("cca", progress=False).fit(X, Y)
     model.save(tmp_path / "model")

@@ -20,7 +20,7 @@ from pointdep.errors import Flag
 from pointdep.estimators.classical import kernels, likelihood, plug_in
 from pointdep.estimators.classical.catalogue import get_classical
 from pointdep.estimators.classical.prepared import SideReader
-from pointdep.estimators.persistence import plain_seed, reading
+from pointdep.estimators.persistence import plain, plain_seed, reading
 
 KIND = "classical"
 _CLASSES: dict[str, Any] = {
@@ -70,8 +70,9 @@ def save(estimator: Any, path: Path) -> None:
     """Write a fitted `ClassicalDependency` as a folder."""
     tensors: dict[str, Tensor] = {}
     params = {**estimator.get_params(deep=False), "progress": True}
-    params["method_options"] = dict(estimator.method_.options)
     params["random_state"] = plain_seed(estimator.random_state)
+    params = {name: plain(value) for name, value in params.items()}
+    params["method_options"] = {n: plain(v) for n, v in estimator.method_.options.items()}
     readers = {"x": estimator.reader_x_, "y": estimator.reader_y_}
     about: dict[str, Any] = {"kind": KIND, "params": params, "rows": estimator.n_rows_}
     about |= {f"encoder_{side}": reader.encoder.to_dict() for side, reader in readers.items()}
