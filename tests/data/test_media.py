@@ -13,6 +13,7 @@ from PIL import Image
 
 from pointdep import PointwiseDependency, as_images, as_sounds, as_text, embed, from_embeddings
 from pointdep.auditing.audit import _with_left_out
+from pointdep.cli.calibrate import Meaning
 from pointdep.data import encoders, features, media
 from pointdep.data.media import RawRows, kind_of, read_picture, read_sound, read_text
 from pointdep.data.raw_files import guess_columns
@@ -65,6 +66,11 @@ def test_a_sound_keeps_its_frequency_when_its_rate_changes():
     assert len(samples) == pytest.approx(features.RATE / 2, abs=2)
     peak = np.abs(np.fft.rfft(samples)).argmax() / len(samples) * features.RATE
     assert peak == pytest.approx(500, abs=3)
+    for rate in (0, 2**31 - 1):  # as in damaged files
+        content = bytearray(wav(500))
+        content[24:28] = rate.to_bytes(4, "little")
+        with pytest.raises(media.UnreadableError):
+            read_sound(bytes(content))
 
 
 # What columns hold.
@@ -264,6 +270,13 @@ def test_the_scores_of_two_towers_are_calibrated(monkeypatch, tmp_path):
     again = PointwiseDependency.load(tmp_path / "m")
     expected = plain.pmi(*(embed(side[:5]) for side in sides))
     np.testing.assert_array_equal(again.pmi(texts[0][:5], texts[1][:5]), expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        told = Meaning.of(model, *sides, 0.1)
+        assert told.scores == Meaning.of(plain, *map(embed, sides), 0.1).scores
+    front = model.encoder_x_.front
+    assert front.wrap([None, *first[:2]]).texts == ["", *first[:2]]
+    assert front.wrap(np.zeros((3, 2))) is None
 
 
 def test_encoders_are_found_by_their_names_and_folders(tmp_path, monkeypatch):

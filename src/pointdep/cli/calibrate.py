@@ -136,8 +136,14 @@ class Meaning:
         from pointdep.auditing.audit import judged
 
         found = judged(model, x, y, fdr)
+        fronts = (encoder.front for encoder in (model.encoder_x_, model.encoder_y_))
+        x, y = (
+            side if front is None else front.transform(side)[0]
+            for side, front in zip((x, y), fronts, strict=True)
+        )
         score = _score(x, y, model.scale, model.normalize)
-        order, rows = np.argsort(score, kind="stable"), len(score)
+        # Rows that could not be read have no score, and come last.
+        order, rows = np.argsort(score, kind="stable"), int(np.isfinite(score).sum())
         near = min(rows, max(20, int(_NEAR * rows)))
         table, scores = found.table, []
         for percentile in _PERCENTILES:

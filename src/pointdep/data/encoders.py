@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from pointdep.data.features import BUILT_IN, SIDE, Array32, Encoder, Told
 from pointdep.data.files import reading
-from pointdep.data.media import RawRows, telling
+from pointdep.data.media import RawRows, is_missing, telling
 from pointdep.data.raw import Array
 from pointdep.errors import InputError
 
@@ -346,8 +346,10 @@ class Front:
 
         if hasattr(values, "columns") and len(values.columns) == 1:
             values = values[values.columns[0]]
-        listed = values if isinstance(values, str | Path) else list(values[:1])
-        if not (isinstance(listed, str | Path) or isinstance(listed[0], str | bytes | Path)):
+        first = values
+        if not isinstance(values, str | Path):
+            first = next((one for one in values if not is_missing(one)), None)
+        if not isinstance(first, str | bytes | Path):
             return None
         made = {"text": as_text, "picture": as_images, "sound": as_sounds}[self.kind]
         rows: RawRows = made(values)

@@ -30,6 +30,7 @@ MOST_CHARACTERS = 100_000
 """Of a text: what comes after them is not read."""
 MOST_SECONDS = 60
 """Of a sound: what comes after them is not read."""
+_MOST_RATE = 1_000_000  # samples per second: more would take all memory to bring to another rate
 _READ_TOGETHER = 4  # pictures and sounds, most of whose decoding runs without Python's lock
 
 
@@ -202,6 +203,8 @@ def read_sound(value: Any) -> NDArray[np.float32]:
         samples = samples.mean(1)
     if not len(samples) or not np.isfinite(samples).all():
         raise UnreadableError("sound without samples" if not len(samples) else "sound holds NaN")
+    if not 0 < rate <= _MOST_RATE:
+        raise UnreadableError(f"sound of {rate} samples per second: it is damaged")
     samples = samples[: MOST_SECONDS * rate]
     if rate != RATE:
         from scipy.signal import resample_poly
