@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from pointdep import PointwiseDependency, audit
+from pointdep.auditing.mended import read_decisions
 from pointdep.auditing.out_of_step import FittedScorer, Stretch, find, find_by_columns
 from pointdep.auditing.saved import read_audit
 from refusals import refused
@@ -174,6 +175,17 @@ def test_an_audit_of_shifted_rows(shifted, tmp_path):
     plain = audit(x[:250], y[:250], model=quick())
     assert plain.out_of_step == ()
     assert "out_of_step" not in plain.table
+
+
+def test_rows_that_cannot_be_scored_do_not_hide_others(shifted):
+    x, y = (side.copy() for side in shifted)
+    x[[50, 400], 0] = np.nan
+    found = audit(x, y, model=quick().set_params(missing="drop"))
+    assert [one.shift for one in found.out_of_step] == [-1]
+    assert np.flatnonzero(found.table["pmi"].isna()).tolist() == [50, 400]
+    assert list(found.left_out) == [50, 400]
+    table = pd.DataFrame({"row": [0, 1, 2], "decision": [None, "wrong", np.nan]})
+    assert read_decisions(table, 3) == {1: "wrong"}
 
 
 def test_decisions_are_taken_back(shifted):

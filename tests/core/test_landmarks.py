@@ -8,9 +8,12 @@ import torch
 from sklearn.decomposition import PCA
 
 from pointdep import PointwiseDependency
+from pointdep.auditing import why
+from pointdep.auditing.evidence import HeldRows
 from pointdep.core import transforms
 from pointdep.core.transforms import LandmarkMap, can_be_reduced, principal_directions
 from pointdep.data.raw import Array
+from pointdep.fitting.progress import Silent
 
 COLUMNS, FACTORS = 300, 6
 
@@ -107,7 +110,7 @@ def fitted(fewer_columns) -> tuple[PointwiseDependency, Array, Array]:
     return PointwiseDependency(random_state=0, **how).fit(x, y), x, y
 
 
-def test_a_fit_of_reduced_columns(fitted, tmp_path):
+def test_a_fit_of_reduced_columns(fitted, tmp_path, monkeypatch):
     model, x, _ = fitted
     assert isinstance(model.model_.x_front, LandmarkMap)
     assert list(model.hidden_) == [256, 256]
@@ -123,6 +126,11 @@ def test_a_fit_of_reduced_columns(fitted, tmp_path):
     np.testing.assert_allclose(model.pmi(new_x[:1], new_y[:1]), pmi[:1], atol=0.02)
     best = model.retrieve(new_x[:20], new_y, 5).indices
     assert np.mean(label[best] == label[:20, None]) > 0.9
+    monkeypatch.setattr(why, "_UNNAMED", x.shape[1])  # no feature is told as a column
+    among = HeldRows(model.model_, model.training_rows_.paired).searched(
+        model.oof_pmi_, np.arange(9)
+    )
+    assert why.explain(model, among, x, x, Silent()) is None
     model.save(tmp_path / "model")
     again = PointwiseDependency.load(tmp_path / "model")
     np.testing.assert_array_equal(again.pmi(new_x, new_y), pmi)

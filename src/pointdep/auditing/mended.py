@@ -15,10 +15,11 @@ from pointdep.auditing.decision import ranks
 from pointdep.auditing.evidence import HeldRows
 from pointdep.auditing.out_of_step import FittedScorer, Stretch
 from pointdep.auditing.result import Audit
+from pointdep.data.media import is_missing
 from pointdep.data.stored_pairs import sampled
 from pointdep.errors import InputError
 from pointdep.estimators.fit_rows import StreamedFitRows
-from pointdep.estimators.pointwise import PointwiseDependency
+from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 from pointdep.fitting.progress import show
 
 Rows = NDArray[np.int64]
@@ -36,6 +37,8 @@ def read_decisions(given: Any, rows: int) -> dict[int, str]:
             given = dict(zip(given["row"], given["decision"], strict=True))
         except (KeyError, TypeError, IndexError):
             raise InputError("decisions needs the columns row and decision") from None
+        # A table of the audit has a line for each row, most of them without a decision.
+        given = {row: verdict for row, verdict in given.items() if not is_missing(verdict)}
     found = {}
     for row, verdict in given.items():
         if verdict not in VERDICTS:
@@ -136,7 +139,7 @@ class Pairs:
         alone = outside | (partner < 0)
         better = whole["pmi"].where(outside & (partner >= 0))
         pmi = whole["pmi"].to_numpy(np.float32, copy=True)
-        pmi[alone] = _as_they_stand(fitted, X, Y, np.flatnonzero(alone))
+        pmi[alone], reasons = _as_they_stand(fitted, X, Y, np.flatnonzero(alone))
         whole["pmi"] = pmi
         for name in ("stderr", "posterior", "q_value"):
             whole.loc[alone, name] = np.nan
@@ -152,17 +155,20 @@ class Pairs:
         rank[~outside] = ranks(pmi[~outside])
         rank[outside] = int((~outside).sum()) + ranks(pmi[outside])
         whole = whole.assign(rank=rank, below_zero=pmi < 0)
+        if (reasons != "").any():
+            told = pd.Series(None, range(self.count), object)
+            told[alone] = np.where(reasons == "", None, reasons)
+            whole["reason"] = told if "reason" not in whole else whole["reason"].fillna(told)
         if self.stretches:
             whole["out_of_step"] = pd.Series(pd.array(partner, "Int64")).where(outside)
         return whole
 
 
-def _as_they_stand(fitted: PointwiseDependency, X: Any, Y: Any, rows: Rows) -> NDArray[np.float32]:
-    """PMI of pairs that no model was fitted on; NaN where one has a category that it does not know
-    or cannot be read."""
+def _as_they_stand(
+    fitted: PointwiseDependency, X: Any, Y: Any, rows: Rows
+) -> tuple[NDArray[np.float32], NDArray[np.object_]]:
+    """PMI of pairs that no model was fitted on, NaN of those with a reason, and the reasons."""
     if not len(rows):
-        return np.zeros(0, np.float32)
-    try:
-        return fitted.pmi(sampled(X, rows), sampled(Y, rows))
-    except InputError:
-        return np.full(len(rows), np.nan, np.float32)
+        return np.zeros(0, np.float32), np.zeros(0, object)
+    found = pair_columns(fitted, sampled(X, rows), sampled(Y, rows), strict=False)
+    return found["pmi"], found["reason"]

@@ -43,7 +43,14 @@ def explain(
     if fitted.model_.critic.is_table:  # one column each, which is the pair
         return None
     texts = [_is_text(encoder) for encoder in encoders]
-    columns = [[] if text else _columns(one) for one, text in zip(encoders, texts, strict=True)]
+    # The features that stand for very many columns have no names.
+    as_read = [
+        side.shape[1] == one.dim for side, one in zip((among.x, among.y), encoders, strict=True)
+    ]
+    columns = [
+        _columns(one) if own and not text else []
+        for one, text, own in zip(encoders, texts, as_read, strict=True)
+    ]
     widths = [
         _WORDS if text else len(own) * _DRAWS for text, own in zip(texts, columns, strict=True)
     ]
