@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pointdep.auditing.saved import read_audit
+from pointdep.auditing.saved import kept_table, read_audit
 from refusals import refused
 
 from .report.conftest import make_audit, some_pmi
@@ -63,6 +63,13 @@ def test_it_comes_back_from_its_page_and_tables(audit, tmp_path, name):
         third = tmp_path / "third.html"
         read_audit(again).to_html(third, progress=False)
         assert third.read_text("utf-8") == text
+
+
+def test_kept_rows_of_a_file_that_is_not_utf_8(audit, tmp_path):
+    path = tmp_path / "names.csv"
+    path.write_text("name\n" + "".join(f"café {row}\n" for row in range(60)), "cp1252")
+    names = kept_table(audit, [path], as_text=True)["name"]
+    assert list(names) == [f"café {row}" for row in audit.kept]
 
 
 def test_other_files_are_no_audits(tmp_path):

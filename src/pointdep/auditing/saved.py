@@ -171,7 +171,11 @@ def _table_of(path: Path, as_text: bool) -> pd.DataFrame | None:
     if suffix == ".csv" and as_text:
         with files.loading(path):
             # Numbers as they stand there, 1.0 not as 1, and empty cells empty.
-            return pd.read_csv(path, dtype=str, keep_default_na=False)
+            how: Any = {
+                "encoding": files.encoding_of(path, told=False),
+                "encoding_errors": "replace",
+            }
+            return pd.read_csv(path, dtype=str, keep_default_na=False, **how)
     table: pd.DataFrame
     if files.is_table(path):
         table = files.read_table(path, None)
