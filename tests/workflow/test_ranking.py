@@ -140,6 +140,18 @@ def test_groups_of_rows_and_of_columns(table):
     assert many.table["column"].tolist() == ["0", "1"]
 
 
+def test_columns_with_few_values(table):
+    few = table[["y", "sign", "exact"]].head(300).copy()
+    few.loc[:19, "y"] = np.nan
+    few["none"] = few["exact"].where(few["y"].isna())  # a value only if the target has none
+    few["three"] = few["exact"].where(few.index >= 297)
+    for target in ("y", "sign"):
+        found = rank_columns(few, target, random_state=0, pairs=True)
+        assert (lines(found).loc[["none", "three"], "nats"] < 0.05).all()
+        assert (lines(found).loc[["none", "three"], "p_adjusted"] > 0.05).all()
+        assert found.pairs.loc["none", "three"] == 0.0
+
+
 def test_on_the_command_line(table, tmp_path, monkeypatch, capsys):
     from pointdep.cli.app import run
 

@@ -40,6 +40,7 @@ _MOST_LABELS = 20  # different whole numbers: of more the order tells more than 
 _MOST_ROWS = 50_000  # of more a random sample is used: the error is then 0.005 nats
 _MOST_IN_PAIRS = 5_000
 _DOUBTFUL = 0.05  # adjusted p-value from which on a column may be independent
+_FEWEST = 10  # rows with a value: of fewer the values say nothing, only which rows have one
 _DEGREE = 3  # of the polynomials of ranks that the test of independence looks at
 
 
@@ -114,6 +115,8 @@ def _quick(x: _Column, y: _Column, seed: int) -> tuple[Array, str]:
     if x.codes is not None:
         return _of_labels(x.codes, y, seed), ""
     kept = np.flatnonzero(~x.gaps)
+    if len(kept) < min(_FEWEST, len(x.gaps)):
+        return _of_labels(np.unique(x.gaps, return_inverse=True)[1], y, seed), ""
     other = y.take(kept) if len(kept) < len(x.gaps) else y
     found = {name: _of_numbers(values[kept], other, seed) for name, values in x.parts.items()}
     best = max(found, key=lambda name: float(found[name].mean()))
@@ -509,7 +512,8 @@ class _Ranking:
         method = "counting"
         if x.codes is None or self.used.codes is None:
             method = "ksg" if x.codes is None and self.used.codes is None else "ksg in categories"
-            of_neighbours = max(1, len(x.parts)) * NormalDist().cdf(-nats / stderr)
+            chance = NormalDist().cdf(-nats / stderr) if stderr > 0 else 0.5
+            of_neighbours = max(1, len(x.parts)) * chance
             p_value = min(1.0, 2 * min(p_value, of_neighbours))
         reach = self.quantile * stderr
         ends = {"low": max(0.0, nats - reach), "high": max(nats + reach, reach)}
@@ -578,7 +582,9 @@ class _Ranking:
             for j, two in enumerate(some[:i]):
                 x, y = (one, two) if len(one.parts) > len(two.parts) else (two, one)
                 rows = np.flatnonzero(~y.gaps)
-                values = _quick(x.take(rows), y.take(rows), self.seed)[0]
+                values = np.zeros(1)
+                if len(rows) >= min(_FEWEST, len(y.gaps)):
+                    values = _quick(x.take(rows), y.take(rows), self.seed)[0]
                 found[i, j] = found[j, i] = max(0.0, float(values.mean()))
             progress.update(i + 1, len(some), "columns with others")
         names = [column.name for column in ranked]

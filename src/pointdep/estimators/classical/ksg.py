@@ -167,6 +167,8 @@ def rank_values(x: Array, y: Array, seed: int, k: int = 5) -> Array:
 def label_values(labels: Codes, values: Array, seed: int, k: int = 5) -> Array:
     """(n,) values of Ross's estimate of labels (n,) and the ranks of a column (n,); 0 of a label
     that comes once."""
+    if np.bincount(labels).max() < 2:
+        return np.zeros(len(labels))
     ranks = _scattered_ranks(values, np.random.default_rng([seed, 13]))
     return np.nan_to_num(_within_labels(labels, ranks, k, Silent()))
 
