@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from pointdep.cli.app import run
-from pointdep.data import media
+from pointdep.data import media, raw_files
 from pointdep.data.readers import read_pairs
 from raw_samples import pairs, png, wav
 
@@ -105,6 +105,12 @@ def test_a_named_pair_of_columns_may_be_swapped(folder, capsys):
     how = ["--x-columns", "caption", "--y-columns", "file", *QUICK, "--no-curve", "--json"]
     assert run(["mi", str(folder / "captions.csv"), *how]) == 0
     assert "texts" in json.loads(capsys.readouterr().out)["encoders"]["x"]
+
+
+def test_nearest_neighbours_of_texts(folder, capsys):
+    assert run(["mi", str(folder / "captions.csv"), "-m", "ksg", "-q"]) == 0
+    assert "more than two columns" in " ".join(capsys.readouterr().out.split())
+    assert list(raw_files._cells("json", b"[1, 2]")) == []  # no columns in it
 
 
 def test_embed_writes_numbers(folder, capsys):

@@ -1,12 +1,15 @@
 """`pointdep retrieve`: what the library finds, wherever it goes, and what cannot be found."""
 
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from pointdep import PointwiseDependency
+from pointdep.cli.retrieve import _held_out
+from pointdep.data.sides import SideEncoder, as_side
 
 
 @pytest.fixture
@@ -166,6 +169,19 @@ def test_refused(refused, retrieve, saved_model, pairs):
     retrieve("x.npy y.npy --save-index index --quiet")
     options = "y.npy --candidates-index index --queries y"
     refused("index holds y, .* set --queries x", "retrieve", saved_model, options)
+
+
+def test_held_out_rows_of_a_table_with_dates(folder):
+    table = pd.DataFrame({"day": pd.date_range("2020", periods=40), "a": range(40), "b": range(40)})
+    table.to_csv("t.csv", index=False)
+    of_x, of_y = (
+        SideEncoder.fit(as_side(table[names], side), side)
+        for side, names in (("X", ["day", "a"]), ("Y", ["b"]))
+    )
+    fitted = SimpleNamespace(encoder_x_=of_x, encoder_y_=of_y)
+    x, y = _held_out(fitted, folder / "t.csv", None)
+    assert list(x.columns) == ["day", "a"]
+    assert list(y.columns) == ["b"]
 
 
 def test_queries_to_which_nothing_belongs(retrieve, model, pairs, refused, saved_model, check_json):

@@ -99,7 +99,8 @@ def mi(
     more = {} if outcome is None else show.check_rows(outcome, check_plot)
     if curve_plot is not None:
         more["curve figure"] = str(curve_plot)
-    if method == "ksg" and max(math.prod(side.shape[1:]) for side in (x, y)) > _KSG_COLUMNS:
+    widths = (len(model.encoder_x_.names), len(model.encoder_y_.names))
+    if method == "ksg" and max(widths) > _KSG_COLUMNS:
         more["note"] = "ksg reads too low with more than two columns a side: compare --method pc"
     show.print_estimate(model, found, bits=bits, more=more)
 

@@ -176,7 +176,7 @@ def _held_out(fitted: PointwiseDependency, x: Path | None, y: Path | None) -> An
     names: dict[str, Any] = {}
     for side in ("x", "y"):
         encoder = fitted.encoder_x_ if side == "x" else fitted.encoder_y_
-        names[f"{side}_columns"] = ",".join(encoder.names) if encoder.named else None
+        names[f"{side}_columns"] = ",".join(encoder.given_names) if encoder.named else None
     return read_pairs([x] if y is None else [x, y], **names)
 
 

@@ -119,6 +119,8 @@ def _cells(suffix: str, content: bytes) -> Iterator[tuple[str, Any]]:
             told = json.loads(content)
         except ValueError:
             return
+        if not isinstance(told, dict):
+            return
         yield from ((k, v) for k, v in told.items() if isinstance(v, str | int | float))
     elif last in (*_CAPTIONS, ".cls"):
         yield suffix, content.decode("utf-8", "replace").strip()
