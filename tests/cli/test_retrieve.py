@@ -157,7 +157,7 @@ def test_refused(refused, retrieve, saved_model, pairs):
         ("x.npy y.npy --candidates-index i", "--candidates-index and CANDIDATES"),
         ("x.npy --candidates-index i --paired", "--candidates-index and --paired"),
         ("x.npy --candidates-index nowhere", "no index at nowhere"),
-        ("x.npy y.npy --save-index x.npy", "x.npy is a file"),
+        ("x.npy y.npy --save-index x.npy", "--save-index x.npy would overwrite x.npy"),
         ("x.npy z.npy", "z.npy"),
         ("x.npy short.npy --paired", "--paired: 200 queries and 50 candidates"),
         ("x.npy x.npy", "Y has 2 features.*expecting 3 features as input$"),
