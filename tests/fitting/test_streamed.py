@@ -36,6 +36,7 @@ def plan(rows=1000, **changed):
 
 def opened(x, y, codes=None, **changed):
     given = {"discrete": (None, None), "folds": 3, "stop_fraction": 0.15, "seed": 4, "device": CPU}
+    given["missing"] = "error"
     return fit_rows.stream_rows(x, y, codes, progress=Silent(), **{**given, **changed})
 
 

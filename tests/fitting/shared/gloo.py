@@ -159,7 +159,7 @@ def drawn(processes: Processes, grouped: bool) -> list[dict[str, Any]]:
     x = np.arange(700.0)[:, None]
     found = stream_rows(
         x, x, np.arange(700) // 2 if grouped else None, discrete=(None, None), folds=2,
-        stop_fraction=0.1, seed=0, device=torch.device("cpu"), progress=Silent(),
+        missing="error", stop_fraction=0.1, seed=0, device=torch.device("cpu"), progress=Silent(),
         processes=processes,
     )  # fmt: skip
     critic = build_critic("concat", 2, 1, 1, hidden=(4,))

@@ -1,6 +1,6 @@
 """``pointdep fit`` of which one process is killed: run by torchrun with a folder and the arguments.
 
-Process 1 ends itself with SIGKILL at the end of epoch 4, in the first attempt alone. What the
+Process 1 ends itself with SIGKILL at the end of epoch 2, in the first attempt alone. What the
 second attempt goes on from is copied to ``kept`` before it starts.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from pointdep.cli.app import run
 from pointdep.fitting import engine
 
-EPOCH = 4
+EPOCH = 2
 
 
 def main(folder: Path, arguments: list[str]) -> int:
