@@ -76,12 +76,16 @@ def test_words_left_out(monkeypatch):
 
     monkeypatch.setattr(why, "encode_side", encode)
     monkeypatch.setattr(why, "score_pairs", lambda model, x, y: (x * y)[:, 0])
-    x, y = torch.ones(2, 1), torch.ones(2, 1)
+    x, y = torch.ones(3, 1), torch.ones(3, 1)
     take = {"x_of": lambda rows: x[rows], "y_of": lambda rows: y[rows]}
-    among, against = SimpleNamespace(x=x, y=y, **take), {0: [], 1: []}
-    texts = ["dog on grass dog", "dog"]
-    why._by_words(None, None, among, np.array([0, 1]), texts, "y", against)
-    assert against == {0: [(-4.0, '"dog" of y'), (0.0, '"on" of y'), (1.0, '"grass" of y')], 1: []}
+    among, against = SimpleNamespace(x=x, y=y, **take), {0: [], 1: [], 2: []}
+    texts = ["dog on grass dog", "dog", "on dog"]
+    why._by_words(None, None, among, np.array([0, 1, 2]), texts, "y", against)
+    assert against == {
+        0: [(-4.0, '"dog" of y'), (0.0, '"on" of y'), (1.0, '"grass" of y')],
+        1: [],
+        2: [(0.0, '"on" of y'), (-2.0, '"dog" of y')],
+    }
 
 
 def test_nothing_to_tell():

@@ -14,7 +14,6 @@ from pointdep.auditing.partners import Searched
 from pointdep.core.ratio import RatioModel
 from pointdep.data.encoder import SideEncoder
 from pointdep.data.stored_pairs import sampled
-from pointdep.errors import InputError
 from pointdep.estimators.pointwise import PointwiseDependency, encode_side
 from pointdep.fitting.progress import Progress
 from pointdep.inference.scoring import score_pairs
@@ -25,6 +24,7 @@ _DRAWS = 8  # other rows whose values a column is replaced by
 _PAIRS = 1 << 20  # that are scored in all: with many columns fewer rows are explained
 _UNNAMED = 64  # columns of an array: the numbers of more, as of an embedding, say nothing
 _WORDS = 60  # of a text that are left out in turn
+_TOGETHER = 64  # texts
 _SHOWN, _LEAST = 3, 0.05  # parts that are told, and nats that one must weigh
 
 
@@ -133,19 +133,23 @@ def _by_words(
     against: dict[int, list[tuple[float, str]]],
 ) -> None:
     """The texts of some rows with one word left out, as the model's encoder reads them."""
-    for row, text in zip(rows, np.asarray(texts, dtype=object).reshape(-1), strict=True):
-        words = str(text).split()[:_WORDS]
-        if len(words) < 2:
-            continue
-        kept = list(dict.fromkeys(words))
-        variants = [" ".join(word for word in words if word != left_out) for left_out in kept]
-        try:
-            encoded = encode_side(fitted, [str(text), *variants], side)
-        except InputError:  # without the word nothing is left that the encoder knows
-            continue
-        scores = _against_one(model, among, row, encoded, side)
-        for word, score in zip(kept, scores[1:], strict=True):
-            against[int(row)].append((float(scores[0] - score), f'"{word}" of {side}'))
+    words = [str(text).split()[:_WORDS] for text in np.asarray(texts, dtype=object).reshape(-1)]
+    several = [place for place, own in enumerate(words) if len(set(own)) > 1]
+    # Together, as an encoder that the user named reads its cache in each call.
+    for first in range(0, len(several), _TOGETHER):
+        places = several[first : first + _TOGETHER]
+        kept = [list(dict.fromkeys(words[place])) for place in places]
+        variants = [
+            [" ".join(word for word in words[place] if word != left_out) for left_out in ("", *own)]
+            for place, own in zip(places, kept, strict=True)
+        ]
+        encoded = encode_side(fitted, [text for own in variants for text in own], side)
+        parts = encoded.split([len(own) for own in variants])
+        for place, own, part in zip(places, kept, parts, strict=True):
+            row = int(rows[place])
+            scores = _against_one(model, among, row, part, side)
+            for word, score in zip(own, scores[1:], strict=True):
+                against[row].append((float(scores[0] - score), f'"{word}" of {side}'))
 
 
 def _against_one(
