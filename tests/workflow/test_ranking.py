@@ -150,6 +150,10 @@ def test_columns_with_few_values(table):
         assert (lines(found).loc[names, "nats"] < 0.02).all()
         assert (lines(found).loc[names, "p_adjusted"] > 0.05).all()
         assert found.pairs.loc["none", "three"] == 0.0
+    few["name"] = table["id"]
+    cca, names = ClassicalDependency("cca"), ["exact", "name"]
+    fitted = rank_columns(few, "sign", columns=names, estimator=cca)
+    assert lines(fitted).loc["name", "notes"] == "id: all values are different"
 
 
 def test_on_the_command_line(table, tmp_path, monkeypatch, capsys):

@@ -502,7 +502,8 @@ class _Ranking:
     def line(self, x: _Column, group: list[int]) -> dict[str, Any]:
         """What the table says of a column or group; without notes that compare it with others."""
         known = {"column": x.name, "notes": []}
-        if x.left_out and self.model is None:
+        # Numbers that look like an id, or have one value, can be fitted; names and texts cannot.
+        if x.left_out and (self.model is None or not x.parts):
             return known | {"notes": [x.left_out]}
         if self.model is not None or len(group) > 1:
             return known | self._fitted(x, group)
