@@ -23,6 +23,8 @@ from pointdep.core.critics import CRITICS
 from pointdep.data import atomic, storage
 from pointdep.data.sides import as_side
 from pointdep.errors import DataWarning, InputError, ModelFileError
+from pointdep.estimators import persistence
+from pointdep.estimators.pointwise import data_of_rows
 from refusals import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::pointdep.errors.FitWarning")
@@ -50,6 +52,12 @@ class Bilinear(nn.Module):
 @pytest.fixture(scope="module")
 def model():
     return fitted().fit(X, Y)
+
+
+def test_streamed_rows_are_known_by_their_number_and_columns(model):
+    told = data_of_rows(fitted(stream=True), X, Y)
+    assert told == {**persistence.data_of(model), "digests": None}
+    assert data_of_rows(fitted(), X, Y) == persistence.data_of(model)
 
 
 @pytest.fixture

@@ -23,7 +23,14 @@ from pointdep.core.ratio import RatioModel
 from pointdep.data.encoder import part_of
 from pointdep.data.media import telling
 from pointdep.data.raw import group_codes
-from pointdep.data.sides import RawSide, SideEncoder, as_side, require_same_length, side_digest
+from pointdep.data.sides import (
+    RawSide,
+    SideEncoder,
+    as_side,
+    as_source,
+    require_same_length,
+    side_digest,
+)
 from pointdep.data.stored_pairs import paired_parts, sampled
 from pointdep.errors import DataWarning, Flag, InputError, require_known
 from pointdep.estimators import assembly, fit_rows, persistence
@@ -1040,19 +1047,22 @@ def pair_columns(
 
 def data_of_rows(model: Any, X: Any, Y: Any) -> dict[str, Any]:
     """What `persistence.data_of` would say of an unfitted model after a fit of these rows."""
-    digests, sides = None, (X, Y)
     streamed = isinstance(model, PointwiseDependency) and fit_rows.streams(
         model.stream, model.cv, X, Y
     )
-    if not streamed:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the fit says the same again
-            discrete = model.discrete_x, model.discrete_y
+    discrete = model.discrete_x, model.discrete_y
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit says the same again
+        if streamed:
+            named = zip((X, Y), "XY", discrete, strict=True)
+            found = [as_source(v, name, discrete=d, missing=model.missing) for v, name, d in named]
+            digests = None
+        else:
             raw_x, raw_y, _ = read_pairs(X, Y, None, discrete, model.missing)
-            x, y, *_ = without_gaps(raw_x, raw_y, None, model.missing)
-        sides, digests = (x, y), [side_digest(x), side_digest(y)]
-    names = [list(getattr(side, "names", ())) for side in sides]
-    return {"digests": digests, "rows": len(sides[0]), "names": names}
+            found = [*without_gaps(raw_x, raw_y, None, model.missing)[:2]]
+            digests = [side_digest(side) for side in found]
+    names = [list(side.names) for side in found]
+    return {"digests": digests, "rows": found[0].rows, "names": names}
 
 
 def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
