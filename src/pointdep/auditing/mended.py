@@ -156,9 +156,10 @@ class Pairs:
         rank[outside] = int((~outside).sum()) + ranks(pmi[outside])
         whole = whole.assign(rank=rank, below_zero=pmi < 0)
         if (reasons != "").any():
-            told = pd.Series(None, range(self.count), object)
-            told[alone] = np.where(reasons == "", None, reasons)
-            whole["reason"] = told if "reason" not in whole else whole["reason"].fillna(told)
+            told = np.full(self.count, None, dtype=object)
+            told[alone] = [reason or None for reason in reasons]
+            column = pd.Series(told)
+            whole["reason"] = column if "reason" not in whole else whole["reason"].fillna(column)
         if self.stretches:
             whole["out_of_step"] = pd.Series(pd.array(partner, "Int64")).where(outside)
         return whole

@@ -168,6 +168,7 @@ def kept_table(found: Audit, paths: Sequence[Path], as_text: bool) -> pd.DataFra
 def _table_of(path: Path, as_text: bool) -> pd.DataFrame | None:
     """All columns of a table, None for other files."""
     suffix = path.suffix.lower()
+    table: pd.DataFrame
     if suffix == ".csv" and as_text:
         with files.loading(path):
             # Numbers as they stand there, 1.0 not as 1, and empty cells empty.
@@ -175,8 +176,8 @@ def _table_of(path: Path, as_text: bool) -> pd.DataFrame | None:
                 "encoding": files.encoding_of(path, told=False),
                 "encoding_errors": "replace",
             }
-            return pd.read_csv(path, dtype=str, keep_default_na=False, **how)
-    table: pd.DataFrame
+            table = pd.read_csv(path, dtype=str, keep_default_na=False, **how)
+            return table
     if files.is_table(path):
         table = files.read_table(path, None)
         return table
