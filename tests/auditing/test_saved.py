@@ -1,5 +1,7 @@
 """An audit decided again, from Python and from its page or table, and the rows that it keeps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,6 +30,17 @@ def test_another_rate_and_the_kept_rows(audit):
         assert again.fdr == fdr
         assert len(again.suspects) + len(again.kept) == 60
     refused("fdr=2 must lie between 0 and 1", audit.at, 2)
+
+
+def test_rows_that_were_left_out_are_not_kept(audit, tmp_path):
+    audit.table["reason"] = pd.Series([None, None, "empty text", *[None] * 57], dtype=object)
+    kept = audit.at(0.001).kept
+    assert set(range(60)) - set(kept) == {2, *np.flatnonzero(audit.table["q_value"] <= 0.001)}
+    found = replace(audit, encoders=("pictures by filters", None))
+    found.to_html(tmp_path / "page.html", progress=False)
+    again = read_audit(tmp_path / "page.html")
+    assert (again.left_out, again.encoders) == ({2: "empty text"}, found.encoders)
+    assert list(again.at(0.001).kept) == list(kept)
 
 
 @pytest.mark.parametrize("name", ["page.html", "table.parquet", "table.csv"])

@@ -68,6 +68,8 @@ def test_audit_of_a_table_that_names_pictures(folder, capsys):
     shown = page.read_text()
     assert shown.count("data:image/png;base64,") > 100
     assert "we see the" in shown
+    assert "4 left out" in shown
+    assert found["kept"] <= 156
 
 
 def test_score_knows_the_columns_and_says_what_cannot_be_read(folder, model, capsys):

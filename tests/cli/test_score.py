@@ -190,7 +190,7 @@ def test_columns_that_are_not_there(refused, folder, like_quick, pairs):
     )
     table.to_csv("new.csv", index=False)
     for message, options in (
-        ("--carry z: no such column in new.csv", "--carry z"),
+        ("in --carry: 'z': choose from a, b, c, d, e", "--carry z"),
         ("--carry row: the output has a column", "--carry row"),
         ("--carry: p.npy holds pmi alone", "--carry d -o p.npy"),
         ("--carry and --strict are for files", "--strict -o scores/"),

@@ -86,3 +86,8 @@ def test_torch_is_not_loaded(tmp_path):
         "assert not {'torch', 'sklearn'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+def test_ids_are_refused_as_by_a_fit():
+    ids = np.array([f"row {n}" for n in range(200)], dtype=object)
+    refused("200 categories in 200 rows, too many: leave", first_estimate, ids, np.arange(200.0))

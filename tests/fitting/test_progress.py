@@ -118,7 +118,7 @@ def test_one_line_that_goes_in_the_end(displayed, capsys, monkeypatch):
         for done in range(1, 101):
             shown.update(done, 100)
     values = [content["text/plain"].split(",")[0] for content in displayed]
-    assert values == ["fitting: 1/100 ", "fitting: 100/100 ", ""]
+    assert values == ["fitting: 1/100", "fitting: 100/100", ""]
 
 
 def test_a_plain_shell_of_ipython_is_none_and_it_is_not_imported(monkeypatch):

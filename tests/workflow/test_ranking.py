@@ -133,7 +133,7 @@ def test_groups_of_rows_and_of_columns(table):
     both = cca.fit(x[["exact", "noise"]], x["y"]).mutual_information()
     assert found.loc[0, ["nats", "low", "high"]].tolist() == [both.nats, *both.ci]
     refused("unknown target 'z'", rank_columns, x, "z")
-    refused("the target 'one' says nothing: constant", rank_columns, table, "one")
+    refused("'one' cannot be the target: constant", rank_columns, table, "one")
     refused("columns: 'y' is the target", rank_columns, x, "y", columns=["y"])
     refused("X has 2000 rows, but the target has 3", rank_columns, x, np.arange(3))
     many = rank_columns(table[["exact", "noise"]].to_numpy(), table["y"].to_numpy(), random_state=0)
@@ -181,7 +181,7 @@ def test_on_the_command_line(table, tmp_path, monkeypatch, capsys):
     for message, options in (
         ("unknown --target 'z'", "--target z"),
         ("suffix", "--target y --plot b.txt"),
-        ("--columns 'z' is not among", "--target y --columns z"),
+        ("unknown column 'z': choose from", "--target y --columns z"),
     ):
         assert run(["rank", "t.csv", *options.split()]) == 2
         assert message in capsys.readouterr().err

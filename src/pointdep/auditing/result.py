@@ -106,10 +106,10 @@ class Audit:
 
     @property
     def kept(self) -> NDArray[np.int64]:
-        """Numbers of the rows that are left if suspects and rows out of step are dropped."""
+        """Numbers of the rows but for suspects, rows out of step and rows that were left out."""
         dropped = self.table["suspect"].to_numpy(bool)
-        if "out_of_step" in self.table:
-            dropped = dropped | self.table["out_of_step"].notna().to_numpy(bool)
+        for name in {"out_of_step", "reason"} & set(self.table):
+            dropped = dropped | self.table[name].notna().to_numpy(bool)
         return (~dropped).nonzero()[0]
 
     def at(self, fdr: float) -> Audit:

@@ -59,6 +59,7 @@ def summary(found: Audit) -> dict[str, Any]:
         "contamination": asdict(found.contamination),
         "out_of_step": [asdict(one) for one in found.out_of_step],
         "flags": [{"name": flag.name, "message": flag.message} for flag in found.flags],
+        "encoders": found.encoders,
         **{name: getattr(found, name) for name in _PLAIN},
     }
 
@@ -113,6 +114,7 @@ def _restored(table: pd.DataFrame, told: dict[str, Any], **more: Any) -> Audit:
         contamination=Contamination(**told["contamination"]),
         flags=tuple(Flag(one["name"], (), one["message"]) for one in told["flags"]),
         out_of_step=tuple(Stretch(**one) for one in told["out_of_step"]),
+        encoders=tuple(told.get("encoders", (None, None))),  # 0.1.0 did not write them
         **{name: told[name] for name in _PLAIN},
         **more,
     )

@@ -218,8 +218,8 @@ def audit(
     -------
     output: The report page, .html; or the table, .csv or .parquet.
     table: The table of all rows, .csv or .parquet, with what --show-x and --show-y name.
-    kept: The cleaned list, .csv or .parquet: rows that are no suspects, with all columns of the
-        files if these are tables, else their numbers.
+    kept: The cleaned list, .csv or .parquet: rows that are no suspects and could be read, with all
+        columns of the files if these are tables, else their numbers.
     from_: Page or table of an earlier audit: decide it at another --fdr, without a fit.
     fdr: Share of the suspects that may be right pairs: 0.1 is a tenth. [0.1, or as --from has it]
     contamination: Share of pairs that came together by chance; else estimated.

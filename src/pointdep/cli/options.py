@@ -384,12 +384,14 @@ class Settings:
 
     def _tell(self, x: Any, y: Any) -> None:
         from pointdep.data.row_source import RowSource
-        from pointdep.data.sides import SideEncoder, as_source
+        from pointdep.data.sides import SideEncoder, as_side, as_source
 
         for name, values, discrete in zip("XY", (x, y), parse_sides(self.discrete), strict=True):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the fit says the same again
-                side = as_source(values, name, discrete=discrete, missing=self.missing)
+                # Of tables in memory the gaps are counted, of larger data nothing is read.
+                read = as_side if hasattr(values, "columns") else as_source
+                side = read(values, name, discrete=discrete, missing=self.missing)
                 if isinstance(side, RowSource):
                     told = [(column, "number") for column in side.names]
                 else:

@@ -292,7 +292,8 @@ def _typed(fitted: Any, query: str, side: str) -> tuple[str, Any]:
     sides = [name for name, kind in kinds.items() if kind == wanted]
     if not sides:
         held = " and ".join(f"{name} is {kind}s" for name, kind in kinds.items())
-        raise InputError(f"--query is a {wanted}, and of the model {held or 'no side is one'}")
+        held = held or "x and y are numbers or categories: give a file of queries"
+        raise InputError(f"--query is a {wanted}, but in the model {held}")
     found = sides[0] if len(sides) == 1 else side
     return found, raw_rows([query], wanted, [Path()], None, None)
 
@@ -316,10 +317,10 @@ def _readable(fitted: Any, side: str, rows: Any, *, refuse: bool = False) -> tup
         found, reasons = front.transform(telling(wrapped, progress.update))
     if not reasons:
         return found, None
-    said = f"{len(reasons)} row(s) of {side} cannot be read: {some_reasons(reasons)}"
+    count, why = f"{len(reasons)} row(s) of {side}", some_reasons(reasons)
     if refuse:
-        raise InputError(f"{said}: drop these rows")
-    warnings.warn(f"left out {said}", DataWarning, stacklevel=2)
+        raise InputError(f"{count} cannot be read: {why}: drop these rows")
+    warnings.warn(f"left out {count} that cannot be read: {why}", DataWarning, stacklevel=2)
     kept = np.setdiff1d(np.arange(len(found)), list(reasons))
     return found[kept], kept
 

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from pointdep.cli import options
 from pointdep.cli.show import print_json, print_rows
-from pointdep.errors import DataWarning, InputError, printable
+from pointdep.errors import DataWarning, InputError, printable, unknown_name
 
 _MANY_OUTSIDE = 0.01
 
@@ -218,8 +218,13 @@ def _carried(paths: list[Path], names: list[str], count: int, taken: list[str]) 
             raise InputError(f"--carry {name}: the output has a column of that name: rename it")
         places = [path for path in paths if is_table(path) and name in table_columns(path)]
         if not places:
-            tables = ", ".join(map(str, paths))
-            raise InputError(f"--carry {name}: no such column in {tables}")
+            tables = [path for path in paths if is_table(path)]
+            if not tables:
+                raise InputError(f"--carry {name}: only a table has columns to carry")
+            known = [column for path in tables for column in table_columns(path)]
+            raise unknown_name(
+                f"column of {' and '.join(map(str, tables))} in --carry:", name, known
+            )
         found[name] = read_column(places[0], name)
         if len(found[name]) != count:
             raise InputError(f"--carry {name}: {len(found[name])} rows for {count} pairs")

@@ -194,10 +194,7 @@ class SideEncoder:
                 if not empty.all():
                     together.setdefault(np.packbits(empty).tobytes(), []).append(at[column])
         columns = [CategoryColumn.count(*column) for column in raw.categorical]
-        if problems := [
-            error for column in columns if (error := _no_repeats(column, raw.rows, name))
-        ]:
-            raise all_at_once(problems)
+        require_repeats(columns, raw.rows, name)
         gaps = tuple(np.unpackbits(np.frombuffer(bits, np.uint8)).sum().item() for bits in together)
         how: dict[str, Any] = {"dates": raw.dates, "left_out": raw.left_out, "missing": missing}
         how["front"] = raw.front
@@ -624,8 +621,14 @@ def too_many(count: int, rows: int) -> bool:
     return count > MOST_CATEGORIES or (count > 50 and 4 * count > 3 * rows)
 
 
-def _no_repeats(column: CategoryColumn, rows: int, side: str) -> InputError | None:
+def require_repeats(columns: list[CategoryColumn], rows: int, side: str) -> None:
     """Refuse names and ids."""
+    if problems := [error for column in columns if (error := _no_repeats(column, rows, side))]:
+        raise all_at_once(problems)
+
+
+def _no_repeats(column: CategoryColumn, rows: int, side: str) -> InputError | None:
+    """The error for a column of names or ids."""
     count, label = column.values.size, column_label(side, column.name)
     if not too_many(count, rows):
         return None
@@ -638,7 +641,8 @@ def _no_repeats(column: CategoryColumn, rows: int, side: str) -> InputError | No
     if 2 * len(odd) < count:
         what = f"all but {odd[0]!r} and the like are numbers" if odd else "all are numbers"
         return InputError(f"{label} holds text, but {what}: mend those rows, and give numbers")
-    return InputError(f"{label} has {count} categories in {rows} rows, too many: merge rare ones")
+    several = f"{label} has {count} categories in {rows} rows, too many"
+    return InputError(f"{several}: leave the column out if it is an id, or merge rare ones")
 
 
 # Sides with categories, which are held as they were given and encoded when they are read.

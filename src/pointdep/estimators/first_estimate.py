@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pointdep.data.encoder import CategoryColumn, require_repeats
 from pointdep.data.raw import Array, RawSide, require_same_length
 from pointdep.data.row_source import RowSource
 from pointdep.data.sides import as_side
@@ -78,6 +79,10 @@ def first_estimate(
         )
     named = zip((x, y), "XY", discrete, strict=True)
     sides = [as_side(side, name, discrete=d, missing=missing) for side, name, d in named]
+    for side, name in zip(sides, "XY", strict=True):
+        require_repeats(
+            [CategoryColumn.count(*column) for column in side.categorical], side.rows, name
+        )
     require_same_length(*sides)
     sides = _complete(sides)
     rows = sides[0].rows

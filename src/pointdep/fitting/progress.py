@@ -108,11 +108,12 @@ class Shown:
         left = self._time_left(now, done, total)
         if now - self.started < _PATIENCE_S:
             return
-        line = f"{self.title}: {done}/{total} {detail}, {now - self.started:.0f} s{left}"
+        count = f"{done}/{total} {detail}".rstrip()
+        line = f"{self.title}: {count}, {now - self.started:.0f} s{left}"
         if self._notebook is not None:
             self._notebook.update(done, total, line)
         elif self.stream.isatty():
-            self._update_bar(done, total, f"{detail}{left}")
+            self._update_bar(done, total, f"{detail}{left}".removeprefix(", "))
         elif now - self.last_line >= _LINE_EVERY_S or self.last_line == self.started:
             self.last_line = now
             print(line, file=self.stream, flush=True)

@@ -416,7 +416,9 @@ def _position(column: Any, names: list[str]) -> int:
     if not isinstance(column, str) and not whole:
         raise InputError(f"columns: {column!r} is neither the number of a column nor a name")
     if not (column in names if isinstance(column, str) else 0 <= column < len(names)):
-        raise InputError(f"columns: {column!r} is not among the {len(names)} columns of X")
+        if isinstance(column, str):
+            raise unknown_name("column", column, names)
+        raise InputError(f"columns: {column!r} is not among the {len(names)} columns")
     return names.index(column) if isinstance(column, str) else int(column)
 
 
@@ -474,7 +476,7 @@ class _Ranking:
         else:
             y = _read(name, np.asarray(values).reshape(-1) if np.ndim(values) == 2 else values)
         if y.left_out:
-            raise InputError(f"the target {name!r} says nothing: {y.left_out}")
+            raise InputError(f"{name!r} cannot be the target: {y.left_out}")
         kept = np.flatnonzero(~y.gaps)
         random = np.random.default_rng([seed, 17])
         if codes is not None and model is None:

@@ -46,7 +46,7 @@ def pack(values: Any, kind: str) -> dict[str, str]:
     return {"type": kind, "base64": base64.b64encode(content).decode("ascii")}
 
 
-TEXTS = ("why", "decision")  # columns of text, empty in most rows
+TEXTS = ("why", "decision", "reason")  # columns of text, empty in most rows
 
 
 def pack_table(table: pd.DataFrame) -> dict[str, Any]:

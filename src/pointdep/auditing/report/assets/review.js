@@ -158,7 +158,7 @@ function attachReview(table, data, review) {
   at("cleaned").addEventListener("click", () => {
     const keep = (row) => {
       const verdict = data.decisions.get(row);
-      if (verdict === "wrong" || data.gaps.out_of_step?.has(row)) return false;
+      if (verdict === "wrong" || data.gaps.out_of_step?.has(row) || data.texts.reason?.[row]) return false;
       return verdict === "right" || !data.suspect[row];
     };
     const rows = Array.from(data.rank, (_, row) => row).filter(keep);

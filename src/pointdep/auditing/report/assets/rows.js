@@ -77,6 +77,7 @@ function notesOf(data, row) {
   const notes = [];
   const say = (text) => notes.push(element("p", "", text));
   const { swapped_with, duplicate_of, better_partner } = data.gaps;
+  if (data.texts.reason?.[row]) say(`left out: ${data.texts.reason[row]}`);
   if (swapped_with.has(row)) say(`may be swapped with row ${swapped_with.get(row)}`);
   if (duplicate_of.has(row)) say(`near-duplicate of row ${duplicate_of.get(row)}`);
   if (data.gaps.out_of_step?.has(row)) say(`out of step: belongs to y of row ${data.gaps.out_of_step.get(row)}`);
