@@ -66,12 +66,15 @@ def test_what_a_person_reads(quick, folder):
 
 
 @pytest.mark.parametrize("passed", [True, False])
-def test_the_check_is_not_the_judge_of_suspects(quick, folder, monkeypatch, passed):
+def test_the_check_is_not_the_judge_of_suspects(quick, folder, pairs, monkeypatch, passed):
     def checked(*arguments, **options):
         found = audit(*arguments, **options)
         return replace(found, check=replace(found.check, passed=passed))
 
     monkeypatch.setattr("pointdep.auditing.audit.audit", checked)
+    y = pairs[0] + pairs[1][:, :2] / 20
+    y[[7, 70, 150]] = y[[70, 150, 7]]  # wrong pairs: without suspects nothing is said
+    np.save("y.npy", y)
     np.save("pictures.npy", np.zeros((200, 4, 4)))
     names = [f"=name {row}" for row in range(200)]
     Path("names.txt").write_text("\n".join(names), "utf-8")
@@ -79,6 +82,7 @@ def test_the_check_is_not_the_judge_of_suspects(quick, folder, monkeypatch, pass
     said = "Suspects are judged by counting mismatched pairs, so they stand even where log r is"
     assert (said in " ".join(outcome.out.split())) is not passed
     table = pd.read_csv("t.csv")
+    assert table["suspect"].any()
     assert list(table["shown_y"]) == names
     assert "shown_x" not in table  # pictures have no texts
 

@@ -5,7 +5,13 @@ from typing import Any
 
 from pointdep.cli import options
 from pointdep.cli.audit import check_rows
-from pointdep.cli.show import flags_as_json, found_as_json, print_json, print_rows
+from pointdep.cli.show import (
+    encoders_as_json,
+    flags_as_json,
+    found_as_json,
+    print_json,
+    print_rows,
+)
 
 _LOWEST = 10
 _SHADES = " .:-=+*#%@"
@@ -71,6 +77,7 @@ def demo(
         for row in order[:_LOWEST]
     ]
     told = {"folds": found.folds, "flags": flags_as_json(found.flags), **counts, "lowest": lowest}
+    told |= encoders_as_json(found.encoders, found.left_out)
     print_json("demo", {**found_as_json(found.mutual_information), **told, "output": output})
 
 
