@@ -246,7 +246,8 @@ def test_a_value_that_is_no_number_and_a_full_disk(folders, model, pairs, monkey
     broken = pairs[1].copy()
     broken[70] = np.nan
     write_shards("z", {"e": broken}, (50, 50))
-    message = r"^z/part-1.parquet, rows 18 to 21: Y column 0 .*NaN.* in row 20: "
+    where = "z/part-1.parquet, rows 18 to 21: Y column"
+    message = rf"^2 problems: \(1\) {where} 0 .*NaN.* in row 20: .*\(2\) {where} 1 .* in row 20: "
     refused(message, score_shards, model, "x", "z", x_columns=["e"], batch_size=6)
     full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(filesystem, "_to_disk", full)

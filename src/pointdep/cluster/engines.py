@@ -24,7 +24,14 @@ from pointdep.cluster.manifest import Task, Work, read_pairs, write_shard
 from pointdep.core.registry import is_path
 from pointdep.data.atomic import steady
 from pointdep.data.storage import MODEL_FILES
-from pointdep.errors import InputError, ModelFileError, PointdepError, require_known, require_whole
+from pointdep.errors import (
+    InputError,
+    ModelFileError,
+    PointdepError,
+    all_at_once,
+    require_known,
+    require_whole,
+)
 from pointdep.estimators.pointwise import PointwiseDependency, pair_columns
 
 ENGINES = ("local", "ray")
@@ -173,7 +180,9 @@ class Worker:
         try:
             return self.work.answer(self.fitted, x, y, task.first + first)
         except PointdepError as error:
-            raise BadShardError(_located(str(error), task, first, len(x))) from error
+            problems = getattr(error, "problems", None) or [error]
+            located = [InputError(_located(str(one), task, first, len(x))) for one in problems]
+            raise BadShardError(str(all_at_once(located))) from error
 
 
 def _located(message: str, task: Task, first: int, count: int) -> str:

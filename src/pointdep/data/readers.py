@@ -42,7 +42,10 @@ def read_pairs(
         return found
     if all(path.suffix.lower() == ".vec" for path in paths) and x_columns is y_columns is None:
         return files.read_vec_pair(*paths)[1:]
-    _require_same_rows(_promised(paths[0], x_columns, "x"), _promised(paths[1], y_columns, "y"))
+    promised = _promised(paths[0], x_columns, "x"), _promised(paths[1], y_columns, "y")
+    if all(promised) and promised[0] != promised[1] and all(path.is_dir() for path in paths):
+        shards.require_equal_rows(*((path, _shard_sizes(path)) for path in paths))
+    _require_same_rows(*promised)
     x = read_side(paths[0], columns=x_columns, key="x", name="x", encoder=encoders[0])
     y = read_side(paths[1], columns=y_columns, key="y", name="y", encoder=encoders[1])
     shards.require_partners(x, y)
@@ -63,7 +66,12 @@ def _promised(path: Path, columns: str | None, name: str) -> int | None:
         return shape[0] if shape else None
     if kind is not None and path.suffix.lower() not in shards.SHARDS:
         return None
-    return sum(shards.SHARDS[file.suffix.lower()](file).rows for file in shards.shard_files(path))
+    return sum(rows for _, rows in _shard_sizes(path))
+
+
+def _shard_sizes(path: Path) -> list[tuple[Path, int]]:
+    files = shards.shard_files(path)
+    return [(file, shards.SHARDS[file.suffix.lower()](file).rows) for file in files]
 
 
 def _is_shards(path: Path) -> bool:

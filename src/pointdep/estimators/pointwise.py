@@ -605,12 +605,12 @@ class PointwiseDependency(DependencyEstimator):
         x, y, _, reasons = self._encode_some(X, Y)
         if not can_be_scored(reasons):
             return NO_BETTER
-        groups = None if groups is None else np.asarray(groups)[reasons == ""]
+        codes = group_codes(groups, len(reasons))
         return scoring.shuffled_log_likelihood(
             lambda a, b: scoring.score_pairs(self.model_, x[a], y[b]).numpy(),
             len(x),
             seed=ANSWER_SEED,
-            groups=group_codes(groups, len(x)),
+            groups=None if codes is None else codes[reasons == ""],
         )
 
     def _on_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -1071,7 +1071,8 @@ def some_rows(X: Any, Y: Any, groups: Any) -> tuple[Any, Any, Any]:
         return X, Y, groups
     random = np.random.default_rng(ANSWER_SEED)
     rows = np.sort(random.choice(len(X), _MOST_COMPARED, replace=False, shuffle=False))
-    own = None if groups is None else np.asarray(groups)[rows]
+    codes = group_codes(groups, len(X))
+    own = None if codes is None else codes[rows]
     return sampled(X, rows), sampled(Y, rows), own
 
 

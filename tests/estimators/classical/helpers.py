@@ -44,7 +44,8 @@ def labelled(rows: int, *, seed: int = 0):
 
 def fit(method: str, *data: Any, groups: Any = None, **options: Any) -> ClassicalDependency:
     """Quietly, with the same numbers each time; other options than the estimator's go to it."""
-    own = {k: options.pop(k) for k in ("folds", "discrete_x", "discrete_y") if k in options}
+    names = ("folds", "discrete_x", "discrete_y", "missing")
+    own = {name: options.pop(name) for name in names if name in options}
     model = ClassicalDependency(
         method, method_options=options or None, random_state=0, progress=False, **own
     )

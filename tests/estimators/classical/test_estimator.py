@@ -119,7 +119,8 @@ def test_groups_widen_the_error(key):
     assert model.mutual_information().stderr > 1.2 * alone.mutual_information().stderr
     given = model.mutual_information(x, y, groups=groups)
     assert given.stderr > 1.2 * model.mutual_information(x, y).stderr
-    refused("groups has 2 rows", model.mutual_information, x, y, groups=[0, 1])
+    for ask in (model.mutual_information, model.score):
+        refused("groups has 2 rows", ask, x, y, groups=[0, 1])
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_groups_widen_the_error(key):
 )
 def test_what_is_refused_as_by_the_networks(data, said):
     for key in ON_NUMBERS:
-        refused(said, fit, key, *data)
+        refused(said, fit, key, *data, missing="error")
 
 
 @pytest.mark.parametrize(

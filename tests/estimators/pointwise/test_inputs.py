@@ -139,11 +139,18 @@ def test_groups_refused(groups, message):
         (X[:, :1], Y, "X has 1 features, but PointwiseDependency is expecting 2"),
         (X, Y[:, :2], "Y has 2 features, but PointwiseDependency is expecting 3"),
         (X[:7], Y[:8], "X has 7 rows, Y has 8 rows"),
-        (np.full_like(X, math.inf), Y, "120 infinity"),
     ],
 )
 def test_refused_later(ask, x, y, message):
     refused(message, getattr(fitted(), ask), x, y)
+
+
+def test_rows_that_no_fit_can_read():
+    infinite = np.full_like(X, math.inf)
+    for ask in ("pmi", "npmi", "mutual_information"):
+        refused("120 infinity", getattr(fitted(), ask), infinite, Y)
+    with pytest.warns(DataWarning, match="120 of 120 .* left out of the score .*infinity"):
+        assert fitted().score(infinite, Y) == -math.log(2)
 
 
 def test_groups_in_any_container():

@@ -204,14 +204,14 @@ class ClassicalDependency(DependencyEstimator):
         *raws, reasons = self._read_some(X, Y)
         if not can_be_scored(reasons):
             return NO_BETTER
-        groups = None if groups is None else np.asarray(groups)[reasons == ""]
+        codes = group_codes(groups, len(reasons))
         x, y = self._prepared(*raws)
         with show("scoring", enabled=self.progress) as progress:
             return shuffled_log_likelihood(
                 lambda a, b: pair_values(self.model_, x.take(a), y.take(b), progress),
                 len(x),
                 seed=_SEED,
-                groups=group_codes(groups, len(x)),
+                groups=None if codes is None else codes[reasons == ""],
             )
 
     @property
