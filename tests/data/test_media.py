@@ -277,6 +277,10 @@ def test_the_scores_of_two_towers_are_calibrated(monkeypatch, tmp_path):
     front = model.encoder_x_.front
     assert front.wrap([None, *first[:2]]).texts == ["", *first[:2]]
     assert front.wrap(np.zeros((3, 2))) is None
+    table = pd.DataFrame({"said": first[:2], "likes": [1, 2]})
+    assert front.wrap(table) is None
+    known = encoders.Front("text", "said", None, None)
+    assert known.wrap(table).texts == first[:2]
 
 
 def test_encoders_are_found_by_their_names_and_folders(tmp_path, monkeypatch):

@@ -144,7 +144,7 @@ def _by_words(
             for place, own in zip(places, kept, strict=True)
         ]
         encoded = encode_side(fitted, [text for own in variants for text in own], side)
-        parts = encoded.split([len(own) for own in variants])
+        parts = torch.split(encoded, [len(own) for own in variants])
         for place, own, part in zip(places, kept, parts, strict=True):
             row = int(rows[place])
             scores = _against_one(model, among, row, part, side)

@@ -344,8 +344,11 @@ class Front:
         """Values as rows of this kind, if they are no numbers."""
         from pointdep.data.media import as_images, as_sounds, as_text
 
-        if hasattr(values, "columns") and len(values.columns) == 1:
-            values = values[values.columns[0]]
+        if hasattr(values, "columns"):
+            names = list(values.columns)
+            if len(names) > 1 and self.column not in names:
+                return None  # which the encoder refuses
+            values = values[self.column if len(names) > 1 else names[0]]
         first = values
         if not isinstance(values, str | Path):
             first = next((one for one in values if not is_missing(one)), None)

@@ -1051,6 +1051,7 @@ def data_of_rows(model: Any, X: Any, Y: Any) -> dict[str, Any]:
         model.stream, model.cv, X, Y
     )
     discrete = model.discrete_x, model.discrete_y
+    found: list[Any]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit says the same again
         if streamed:
