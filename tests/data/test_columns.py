@@ -66,6 +66,17 @@ def test_dates_are_numbers(days, given):
     np.testing.assert_allclose(raw.numeric, pd.DataFrame(expected), rtol=1e-12)
 
 
+@pytest.mark.parametrize("form", ["%d/%m/%Y", "%m/%d/%Y"])
+def test_new_dates_are_read_as_those_of_the_fit(form):
+    """A few new dates do not show by themselves whether the day or the month comes first."""
+    days = pd.Series(pd.date_range("2020", periods=60))
+    table = pd.DataFrame({"day": days.dt.strftime(form), "n": range(60)})
+    raw = as_side(table, "X")
+    encoder = SideEncoder.from_dict(json.loads(json.dumps(SideEncoder.fit(raw, "X").to_dict())))
+    assert as_side(table[33:35], "X", known=encoder).column(0).tolist() == [18295, 18296]
+    assert raw.column(0)[33:35].tolist() == [18295, 18296]
+
+
 def test_parts_of_dates_that_vary(days):
     for dates, parts in (
         (days.dt.normalize(), ["weekday", "year fraction"]),

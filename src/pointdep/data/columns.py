@@ -17,6 +17,7 @@ from pointdep.errors import InputError
 _PLACEHOLDERS = {"", "?", "-", "--", "---", ".", "*", "na", "n/a", "n.a.", "#n/a", "<na>", MISSING}
 _PLACEHOLDERS |= {"nan", "null", "none", "nil", "missing", "unknown", "not available"}
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?")
+_DAY_FIRST = re.compile(r"(\d{1,2})[-/.]\d{1,2}[-/.]\d{4}")
 _TRIED = 100  # different strings that must all look like dates before a column is parsed as dates
 _ID_NAME = re.compile(r"(^|[\W_])(u?u?ids?|guid|key|index|idx)$|[a-z]I[Dd]$", re.IGNORECASE)
 _FEWEST_IDS = 20  # rows: of fewer, all different is no sign of an id
@@ -104,16 +105,26 @@ def as_numbers(text: Array) -> tuple[Array, Array]:
     return numbers[place.ravel()], odd[place.ravel()]
 
 
-def as_dates(text: Array) -> tuple[Array, Array]:
-    """(rows,) strings as dates, NaT where a cell holds none, and which cells hold other text."""
+def has_day_first(text: Array) -> bool:
+    """Whether a string (rows,) such as 13/02/2020 shows that days stand before months."""
+    return any(
+        int(found[1]) > 12 for cell in np.unique(text).tolist() if (found := _DAY_FIRST.match(cell))
+    )
+
+
+def as_dates(text: Array, day_first: bool | None = None) -> tuple[Array, Array]:
+    """(rows,) strings as dates, NaT where a cell holds none, and which cells hold other text.
+
+    day_first: how 03/02/2020 is read; None for what the strings show.
+    """
     import pandas as pd
 
+    day_first = has_day_first(text) if day_first is None else day_first
     distinct, place = np.unique(text, return_inverse=True)
     cells = pd.Series(distinct, dtype=object)
     empty = cells.str.strip().str.lower().isin(_PLACEHOLDERS)
-    days = cells.str.extract(r"^(\d{1,2})[-/.]\d{1,2}[-/.]\d{4}")[0].dropna().astype(int)
     how: dict[str, Any] = {"errors": "coerce", "utc": True, "format": "mixed"}
-    found = pd.to_datetime(cells.where(~empty), dayfirst=bool((days > 12).any()), **how)
+    found = pd.to_datetime(cells.where(~empty), dayfirst=day_first, **how)
     odd = (found.isna() & ~empty).to_numpy()
     dates = found.dt.tz_localize(None).to_numpy().astype("M8[us]")
     return dates[place.ravel()], odd[place.ravel()]

@@ -146,7 +146,7 @@ class SideEncoder:
     side: "X" or "Y"; names, named, category_mask: the columns seen in fit (see RawSide).
     numeric_at, category_at: positions, in the order given, of the columns that were not constant.
     center, scale: (len(numeric_at),) float64. categories: one per entry of category_at.
-    list_column, dates, left_out: see RawSide.
+    list_column, dates, day_first, left_out: see RawSide.
     missing: what missing values mean: "indicator", "drop" or "error".
     front: see RawSide; it was learned from this side.
     indicators: the sets of columns that were missing together; gaps: in how many rows.
@@ -172,6 +172,7 @@ class SideEncoder:
     limits: tuple[tuple[int, Limits], ...] = ()
     odd: tuple[str, ...] = ()
     front: Any = None
+    day_first: tuple[str, ...] = ()
 
     @classmethod
     def fit(cls, raw: RawSide, name: str, missing: str = "error") -> SideEncoder:
@@ -197,7 +198,7 @@ class SideEncoder:
         require_repeats(columns, raw.rows, name)
         gaps = tuple(np.unpackbits(np.frombuffer(bits, np.uint8)).sum().item() for bits in together)
         how: dict[str, Any] = {"dates": raw.dates, "left_out": raw.left_out, "missing": missing}
-        how["front"] = raw.front
+        how |= {"front": raw.front, "day_first": raw.day_first}
         how |= {"indicators": tuple(map(tuple, together.values())), "gaps": gaps}
         found = cls._varying(raw, name, center, scale, columns, far, **how)
         found._warn_of_gaps()
@@ -509,7 +510,10 @@ class SideEncoder:
                 type(i) is int and 0 <= i < len(self.names) for own in self.indicators for i in own
             )
             and not any(self.category_mask[i] for own in self.indicators for i in own)
-            and all(isinstance(text, str) for text in (*self.dates, *self.left_out, self.missing))
+            and all(
+                isinstance(text, str)
+                for text in (*self.dates, *self.day_first, *self.left_out, self.missing)
+            )
             and [self.category_mask[i] for i in kept] == [k >= numbers for k in range(len(kept))]
             and len(self.categories) == len(self.category_at)
             and all(type(k) is int and 0 <= k < numbers for k, _ in self.limits)

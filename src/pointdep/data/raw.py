@@ -49,6 +49,7 @@ class RawSide:
     list_column: the column of lists whose numbers these are, where they come from such a table.
     dates: the columns that were dates, of which these are the numbers, by `columns.part_name`.
     left_out: columns of the table that are not read, as they are ids.
+    day_first: of dates, those whose strings have the day before the month.
     faults: rows that cannot be read as those of the fit. whereabouts: where a row is, in words.
     front: what made the numbers of texts, pictures or sounds (`encoders.Front`).
     Missing values are NaN among the numbers and "(missing)" among the categories.
@@ -66,6 +67,7 @@ class RawSide:
     faults: tuple[Fault, ...] = ()
     whereabouts: Callable[[int], str] | None = None
     front: Any = None
+    day_first: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return self.rows

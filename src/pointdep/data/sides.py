@@ -16,6 +16,7 @@ from pointdep.data.columns import (
     date_parts,
     from_objects,
     guessed,
+    has_day_first,
     looks_like_id,
     looks_like_text,
     part_name,
@@ -287,6 +288,7 @@ def as_side(
         found.left_out,
         found.faults,
         whereabouts,
+        day_first=found.day_first,
     )
 
 
@@ -335,6 +337,7 @@ class _Read(NamedTuple):
     dates: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
+    day_first: tuple[str, ...] = ()
 
 
 def _as_guessed(table: Table, side: str, *, asked: bool) -> _Read:
@@ -372,7 +375,10 @@ def _as_guessed(table: Table, side: str, *, asked: bool) -> _Read:
     parts = {i: date_parts(read[i]) for i in kept if read[i].dtype.kind == "M"}
     found = _expanded(table, kept, read, parts)
     dates = tuple(table.names[i] for i in parts)
-    return _Read(found, None, dates, tuple(table.names[i] for i in ids))
+    of_text = [i for i in parts if table.column(i).dtype.kind == "U"]
+    day_first = tuple(table.names[i] for i in of_text if has_day_first(table.column(i)))
+    left_out = tuple(table.names[i] for i in ids)
+    return _Read(found, None, dates, left_out, day_first=day_first)
 
 
 def _is_text(values: Array) -> bool:
@@ -412,7 +418,7 @@ def _as_known(table: Table, known: SideEncoder) -> _Read:
         values, odd, is_category = table.column(i), None, known.category_mask[at]
         if own is not None:
             if values.dtype.kind == "U":
-                values, odd = as_dates(values)
+                values, odd = as_dates(values, known.names[at] in known.day_first)
             if values.dtype.kind == "M":
                 parts[i] = own
             mask += [False] * len(parts.get(i, ()))
