@@ -2,10 +2,16 @@
 
     pip install cleanlab
     python benchmarks/labels.py --mnist mnist/ --output benchmarks/results/labels.json
+    python benchmarks/labels.py --features F.npy --labels cifar10n.npz --regression \\
+        --output benchmarks/results/labels_people.json
 
 cleanlab is given out-of-fold probabilities, by the same five folds, of a logistic regression and of
 a network with as many layers and units as a tower of our default critic. Precision is at as many
 rows as were flipped, by each library's own order.
+
+The second command is of labels that people gave: features, (n, columns), of the first n rows of
+CIFAR-10-N, whose arrays are `clean_label` and the labels by people. With `--regression` the
+probabilities are those of a logistic regression, which takes seconds, and not of an audit.
 """
 
 from __future__ import annotations
@@ -105,12 +111,70 @@ def cleanlab_order(labels: NDArray[np.int64], found: NDArray[np.float64]) -> NDA
     return np.argsort(get_label_quality_scores(labels, found), kind="stable")
 
 
+def found_by(wrong: NDArray[np.bool_], suspect: NDArray[np.bool_]) -> dict[str, Any]:
+    """Precision and recall of suspects."""
+    precision = float(wrong[suspect].mean()) if suspect.any() else None
+    return {
+        "suspects": int(suspect.sum()),
+        "precision": precision,
+        "recall": float(suspect[wrong].mean()),
+    }
+
+
+def of_people(options: argparse.Namespace) -> dict[str, Any]:
+    """How many of the labels that people got wrong are found, at several rates."""
+    from pointdep.auditing.labels import decide_labels
+
+    x = np.load(options.features).astype(np.float32)[: options.rows]
+    x = (x - x.mean(0)) / (x.std(0) + 1e-6)
+    stored = np.load(options.labels)
+    right, result = stored["clean_label"][: len(x)], {"rows": len(x), "columns": x.shape[1]}
+    for kind in ("aggre_label", "random_label1", "worse_label"):
+        given = stored[kind][: len(x)].astype(np.int64)
+        wrong = given != right
+        if options.regression:
+            # `probabilities` divides by 255, as of pixels.
+            known = probabilities(logistic_regression, 255.0 * x, given)
+            shares = np.bincount(given, minlength=CLASSES) / len(given)
+            log_ratio = np.log(np.maximum(known, 1e-30)) - np.log(shares)
+            pmi = log_ratio[np.arange(len(given)), given]
+            decision = decide_labels(log_ratio, given, pmi, None, np.arange(CLASSES))
+            q_value, share = decision.q_value, decision.contamination.share
+        else:
+            found = audit(x, given, random_state=0)
+            q_value = found.table["q_value"].to_numpy()
+            share, pmi = found.contamination.share, found.table["pmi"].to_numpy()
+        above = np.cumsum(wrong[np.argsort(pmi, kind="stable")]) / np.arange(1, len(wrong) + 1)
+        possible = np.flatnonzero(above >= 0.9)
+        count = int(possible.max()) + 1 if len(possible) else 0
+        result[kind] = {
+            "wrong": float(wrong.mean()),
+            "estimated": share,
+            "possible_by_pmi_at_0.9": count * float(above[count - 1]) / int(wrong.sum())
+            if count
+            else 0.0,
+            "at": {str(fdr): found_by(wrong, q_value <= fdr) for fdr in (0.05, 0.1, 0.2, 0.3)},
+        }
+        if options.regression:
+            from cleanlab.filter import find_label_issues
+
+            issues = find_label_issues(given, known, filter_by="both")
+            result[kind]["cleanlab_both"] = found_by(wrong, issues)
+    return result
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mnist", type=Path, required=True)
+    parser.add_argument("--mnist", type=Path)
+    parser.add_argument("--features", type=Path)
+    parser.add_argument("--labels", type=Path)
+    parser.add_argument("--regression", action="store_true")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--output")
     options = parser.parse_args()
+    if options.features:
+        report("labels", of_people(options), options.output)
+        return
     images, true = mnist(options.mnist, "train")
     x, true = images[: options.rows].reshape(options.rows, -1), true[: options.rows]
     given, flipped = flip(true, seed=0)

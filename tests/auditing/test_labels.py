@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from pointdep.auditing.labels import confident_joint, decide_labels, probabilities, right_labels
+from pointdep.auditing.labels import (
+    clean_probabilities,
+    confident_joint,
+    decide_labels,
+    probabilities,
+    wrong_probabilities,
+)
 
 ROWS, LABELS = 6000, 4
 
@@ -67,7 +73,32 @@ def test_probabilities_and_right_labels_by_hand():
     assert np.abs(found - exact).mean() < 0.02  # the power is near 1
     joint = confident_joint(found, given)
     np.testing.assert_allclose(joint.sum(1), np.bincount(given) / ROWS)
-    # Without noise the given labels are right, and stay so.
-    at = np.arange(ROWS)
-    stays = right_labels(found, given, np.eye(LABELS) / LABELS)
-    np.testing.assert_allclose(stays[at, given], 1.0)
+    # The noise is undone, up to the steps that are not taken; without any nothing changes.
+    undone = clean_probabilities(exact, confusion(0.2) / LABELS)
+    assert np.abs(undone - clean).mean() < 0.2 * np.abs(exact - clean).mean()
+    np.testing.assert_allclose(clean_probabilities(found, np.eye(LABELS)), found, atol=1e-9)
+
+
+def test_doubt_of_the_model_is_no_noise():
+    # The labels are right, drawn from p(label | x) of clouds that overlap much and little.
+    random = np.random.default_rng(0)
+    for width in (0.5, 1.0, 2.0):
+        logs = random.normal(size=(ROWS, LABELS)) / width
+        likely = np.exp(logs) / np.exp(logs).sum(1, keepdims=True)
+        given = (likely.cumsum(1) > random.random((ROWS, 1))).argmax(1)
+        log_ratio = np.log(likely / (np.bincount(given) / ROWS))
+        pmi = log_ratio[np.arange(ROWS), given]
+        found = decide_labels(log_ratio, given, pmi, None, np.arange(LABELS))
+        assert (found.q_value <= 0.1).sum() <= 3
+
+
+def test_labels_that_are_rare_where_they_are_wrong_share_one_rate():
+    random = np.random.default_rng(0)
+    right = np.repeat(np.arange(20), 50)
+    given = right.copy()
+    given[::50] = (right[::50] + random.integers(1, 20, 20)) % 20  # each confusion about once
+    clean = np.full((1000, 20), 1e-4)
+    clean[np.arange(1000), right] = 1.0
+    found = wrong_probabilities(clean, given)
+    assert (found[given == right] == 0.0).all()
+    np.testing.assert_allclose(found[given != right], found[0])

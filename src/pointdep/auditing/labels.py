@@ -19,12 +19,23 @@ Array = NDArray[np.float64]
 # chance pairs, and the model is that of class-conditional noise: T[i, j] is the probability that
 # a row whose label should be j has the label i. T is counted from confident rows (Northcutt, Jiang
 # and Chuang, 2021), and what the label should be follows from p(given label | x) = T p(label | x).
+#
+# What a model does not know looks like noise to that: with weak features it doubts many labels
+# that are right. But its doubt falls with its own odds for the given label, and noise does not. So
+# among rows that look like j, the rate at which i is given is a constant, the noise, plus powers
+# of these odds, as that of pairs in `decision`. Some mistakes look sure, so the constant is less a
+# share of those that do not: the larger, the more the model doubts in all.
 
 FEWEST_ROWS = 20  # per label, on average: with fewer T cannot be counted
 MOST_CELLS = 1 << 27  # rows times labels
-# Chosen on MNIST with drawn confusion tables and with labels by a careless classifier: with fewer
-# steps all doubt of the model is taken for noise, and few labels are named.
-_STEPS = 30
+# Chosen on MNIST, with good and with weak features, drawn confusion tables and labels by a careless
+# classifier: such that the share of right labels among suspects is at most about the asked one.
+_STEPS = 20
+_POWERS = np.array([0.0, 1.0, 2.0])  # of the odds
+_LOWEST = -12.0  # logarithm of the odds
+_LOOK_SURE = 4.0  # times the model's doubt: mistakes that look sure to those that do not
+_FEWEST = 10  # rows given i that look like j: rarer labels share one rate
+_RATE_STEPS = 100
 _FOR_SHARPNESS = 20_000  # rows
 _SHARPNESS = tuple(np.geomspace(0.2, 3.0, 28).tolist())
 
@@ -102,19 +113,64 @@ def confident_joint(probability: Array, given: NDArray[np.int64]) -> Array:
     return scaled
 
 
-def right_labels(probability: Array, given: NDArray[np.int64], joint: Array) -> Array:
-    """The probability of each label to be the right one of the row, (n, k).
+def clean_probabilities(probability: Array, joint: Array) -> Array:
+    """p(label | x), (n, k), from p(given label | x) and shares of the rows, given by right label.
 
-    p(label | x) is the mixture of T's columns that comes closest to p(given label | x), by a few
-    steps of expectation and maximisation (Richardson and Lucy).
+    The mixture of T's columns that comes closest to p(given label | x), by a few steps of
+    expectation and maximisation (Richardson and Lucy).
     """
     noise = joint / np.maximum(joint.sum(0), 1e-12)
-    right = probability.copy()
+    clean = probability.copy()
     for _ in range(_STEPS):
-        right *= (probability / np.maximum(right @ noise.T, 1e-12)) @ noise
-        right /= right.sum(1, keepdims=True)
-    right *= noise[given]
-    found: Array = right / np.maximum(right.sum(1, keepdims=True), np.finfo(np.float64).tiny)
+        clean *= (probability / np.maximum(clean @ noise.T, 1e-12)) @ noise
+        clean /= np.maximum(clean.sum(1, keepdims=True), np.finfo(np.float64).tiny)
+    return clean
+
+
+def wrong_probabilities(clean: Array, given: NDArray[np.int64]) -> Array:
+    """That the given label is wrong, (n,): 0 where it is also the likeliest one."""
+    likeliest, wrong = clean.argmax(1), np.zeros(len(given))
+    sure = _LOOK_SURE * (1.0 - float(clean.max(1).mean()))
+    suspects: list[NDArray[np.int64]] = []  # rows of labels that are rare among those that look so
+    rare_odds, rare_total = [np.zeros(0)], np.zeros(len(_POWERS))
+    for label in np.unique(likeliest[likeliest != given]):
+        rows = np.flatnonzero(likeliest == label)
+        logs = np.log(np.maximum(clean[rows], 1e-12))
+        odds = np.maximum(logs - logs[:, [label]], _LOWEST)
+        order = np.argsort(given[rows], kind="stable")
+        others, starts = np.unique(given[rows][order], return_index=True)
+        for other, hit in zip(others, np.split(order, starts[1:]), strict=True):
+            if other == label:
+                continue
+            total = np.exp(np.multiply.outer(_POWERS, odds[:, other])).sum(1)
+            if len(hit) >= _FEWEST:
+                wrong[rows[hit]] = _share_of_noise(odds[hit, other], total, sure)
+            else:
+                suspects.append(rows[hit])
+                rare_odds.append(odds[hit, other])
+                rare_total += total
+    if suspects:
+        wrong[np.concatenate(suspects)] = _share_of_noise(
+            np.concatenate(rare_odds), rare_total, sure
+        )
+    return wrong
+
+
+def _share_of_noise(odds: Array, total: Array, sure: float) -> Array:
+    """At rows whose given label is unlikely, (m,), the constant part of the rate of such rows.
+
+    odds: (m,) logarithms, at most 0, of their given label; total: the sum of each power of the
+    odds over all rows that could be such rows; sure: mistakes that look like noise to those that do
+    not. The rate is a Poisson mixture of these powers, fitted by expectation and maximisation.
+    """
+    parts = np.exp(np.multiply.outer(_POWERS, odds)) / total[:, None]
+    counts = np.full(len(total), len(odds) / len(total))
+    for _ in range(_RATE_STEPS):
+        shares = counts[:, None] * parts
+        shares /= shares.sum(0)
+        counts = shares.sum(1)
+    noise = max(1.0 - sure * counts[1:].sum() / max(counts[0], 1e-9), 0.0)
+    found: Array = noise * shares[0]
     return found
 
 
@@ -132,20 +188,20 @@ def decide_labels(
     names: (k,) of the labels.
     """
     probability = probabilities(log_ratio, given)
-    right = right_labels(probability, given, confident_joint(probability, given))
-    wrong = 1.0 - right[np.arange(len(given)), given]
+    clean = clean_probabilities(probability, confident_joint(probability, given))
+    wrong = wrong_probabilities(clean, given)
     doubt = math.sqrt(float((wrong * (1.0 - wrong)).sum()) + 1.0) / len(wrong)
     found = Contamination(float(wrong.mean()), given=False, stderr=doubt)
     if contamination is not None:
         wrong = _of_mean(wrong, contamination)
         found = Contamination(contamination, given=True)
-    labels, rows = len(names), np.arange(len(given))
-    sums = [np.bincount(given, right[:, label], minlength=labels) for label in range(labels)]
-    joint = np.stack(sums, 1) / len(given)
-    others = right.copy()
-    others[rows, given] = -1.0
-    better = others.argmax(1)
-    changed = others[rows, better] > right[rows, given]
+    labels = len(names)
+    clean[np.arange(len(given)), given] = -1.0
+    better = clean.argmax(1)
+    joint = np.diag(np.bincount(given, 1.0 - wrong, minlength=labels))
+    np.add.at(joint, (given, better), wrong)
+    joint /= len(given)
+    changed = wrong > 0.5
     return LabelDecision(wrong, q_values(pmi, wrong), found, better, changed, names, joint)
 
 
