@@ -28,10 +28,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     temporary = _temporary(target)
     try:
         sweep(target)
-        file = temporary.open("xb")
-        _lock(file.fileno())
-        if not temporary.exists():  # swept before it was locked
+        while True:
             file = temporary.open("xb")
+            _lock(file.fileno())
+            if temporary.exists():
+                break
+            file.close()  # swept before it was locked
         with file:
             yield file
             file.flush()
