@@ -198,7 +198,7 @@ def decide_labels(
     labels = len(names)
     clean[np.arange(len(given)), given] = -1.0
     better = clean.argmax(1)
-    joint = np.diag(np.bincount(given, 1.0 - wrong, minlength=labels))
+    joint: Array = np.diag(np.bincount(given, 1.0 - wrong, minlength=labels)).astype(np.float64)
     np.add.at(joint, (given, better), wrong)
     joint /= len(given)
     changed = wrong > 0.5
