@@ -37,10 +37,10 @@ def open_raw(path: Path) -> RawFile | None:
     """The rows of a file of these kinds; None for others, among them tables."""
     if path.is_dir():
         return _open_folder(path)
+    if path.suffix.lower() in files.FORMATS:  # a user's own format may be of .txt
+        return None  # told by its name: what reads archives loads torch
     if path.suffix.lower() in TEXTS:
         return RawFile(_frame({"": _lines(path)}), (path.parent,))
-    if path.suffix.lower() in files.FORMATS:
-        return None  # told by its name: what reads archives loads torch
     from pointdep.data.images.image_files import is_tar
 
     return RawFile(_archive(path), ()) if is_tar(path) else None

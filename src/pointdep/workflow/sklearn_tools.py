@@ -227,7 +227,7 @@ class PMIFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = tags.target_tags.multi_output = True
-        tags.input_tags.string = tags.input_tags.categorical = True
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = []
         return tags
 
