@@ -45,7 +45,7 @@ from pointdep.fitting.state import Checkpoint
 # A score that grows like r is hard to fit where r is large: it needs more product samples, and
 # with them ReLU, whose outputs are linear far out, does better than SiLU (see benchmarks/).
 _NEGATIVES, _NEGATIVES_RATIO = 7, 15
-_NEGATIVES_INFORMED = 3
+_NEGATIVES_INFORMED = 3  # the logarithm of a mean, as that of dv, needs more to be steady
 _ACTIVATION_RATIO = "relu"
 _SMALLEST_BATCH, _LARGEST_BATCH = 32, 256
 _CPC_BATCH = 64
@@ -245,7 +245,8 @@ def batch_shape(
     else:
         batch = int(batch_size)
     if isinstance(negatives, str):
-        few = _NEGATIVES_INFORMED if settings.kind.informed else _NEGATIVES
+        normalised = method.reference == "constant"
+        few = _NEGATIVES_INFORMED if settings.kind.informed and not normalised else _NEGATIVES
         few = _NEGATIVES_RATIO if method.scores_ratio else few
         block = batch if everything or negatives == "all" else min(few + 1, batch)
     else:
