@@ -168,6 +168,8 @@ def test_batch_shape():
     # 40 steps a pass, and whole blocks
     sizes = [shape(smallest=smallest) for smallest in (1000, 4000, 10**6, 20, 5)]
     assert sizes == [(32, 8), (96, 8), (256, 8), (16, 8), (5, 5)]
+    # A critic that starts at the closed form needs fewer, unless the loss has a mean's logarithm.
+    assert [shape("auto", m)[1] for m in ("pc", "nwj", "dv", "mine", "drf")] == [4, 4, 8, 8, 16]
     assert shape("separable") == (32, 32)
     assert shape(method="cpc", smallest=10**6) == (64, 64)
     assert shape("bilinear", method="cpc", smallest=10**6) == (256, 256)
