@@ -80,7 +80,7 @@ def test_the_check_is_not_the_judge_of_suspects(quick, folder, pairs, monkeypatc
     Path("names.txt").write_text("\n".join(names), "utf-8")
     shown = "--show-x pictures.npy --show-y names.txt --table t.csv"
     outcome = quick("audit x.npy y.npy", shown, "--contamination 0.2 --fdr 0.9")
-    said = "Suspects are judged by counting mismatched pairs, so they stand even where log r is"
+    said = "Suspects are judged against mismatched pairs, so an error in the size of PMI"
     assert (said in " ".join(outcome.out.split())) is not passed
     table = pd.read_csv("t.csv")
     assert table["suspect"].any()

@@ -258,7 +258,7 @@ def test_rows_far_out_and_a_check_that_fails_are_said(open_page, pmi):
     page.show("all")
     page.brush(edges[0] - 0.1, edges[0] + 0.1)
     assert set(range(20)) <= set(page.rows)
-    said = "Suspects are judged by counting mismatched pairs, so they stand even where log r is off"
+    said = "Suspects are judged against mismatched pairs, so an error in the size of PMI"
     assert said not in page.at("main").text
     other = open_page(make_audit(pmi, check=gaussian_check(wrong=2.0)))
     assert other.at(".verdict").get_attribute("class") == "verdict bad"

@@ -17,6 +17,7 @@ from pointdep.auditing.report import page, wording
 from pointdep.auditing.report.page import pack, pack_table, render, shorten, to_script
 from pointdep.auditing.report.wording import caveat, finding, histogram, outer_bars, share_in_words
 from pointdep.auditing.result import Contamination
+from pointdep.errors import Flag
 
 from .conftest import gaussian_check, make_audit, some_pmi
 
@@ -145,8 +146,12 @@ def test_caveat_numbers_and_shares_in_words():
     for check in (gaussian_check(wrong=2.0), gaussian_check(rows=20)):
         assert not check.passed
         said = caveat(make_audit([-2.0, 1.0], check=check))
-        assert said.startswith("Suspects are judged by counting mismatched pairs, so")
+        assert said.startswith("Suspects are judged against mismatched pairs, so")
         assert caveat(make_audit([-2.0, 1.0], check=check, suspects=0)) == ""
+        unsure = replace(
+            make_audit([-2.0, 1.0], check=check), flags=(Flag("wide_interval", (), "it is wide"),)
+        )
+        assert caveat(unsure).startswith("The fit is uncertain")
     values = {0: "<0.001", 0.0009: "<0.001", 0.001: "0.001", 0.25: "0.250", None: "-"}
     assert {value: wording.probability(value) for value in values} == values
     shares = {0: "0%", 0.1: "10%", 0.032: "3.2%", 0.05: "5%", 0.00042: "0.042%", 1: "100%"}

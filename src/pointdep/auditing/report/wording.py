@@ -10,7 +10,10 @@ from pointdep.auditing.result import Audit, Contamination
 
 _BINS = 80
 _REACH = 6.0  # spreads of the middle half beyond it that the bars reach
-_STAND = "Suspects are judged by counting mismatched pairs, so they stand even where log r is off."
+_STAND = (
+    "Suspects are judged against mismatched pairs, so an error in the size of PMI matters little."
+)
+_UNSURE = "The fit is uncertain: more of the suspects may be right pairs than expected."
 
 
 def finding(audit: Audit) -> str:
@@ -65,8 +68,10 @@ def unlisted(contamination: Contamination, rows: int, suspects: int) -> int:
 
 
 def caveat(audit: Audit) -> str:
-    """What a check that does not pass means for the suspects, or "" where there are none."""
-    return _STAND if not audit.check.passed and audit.table["suspect"].any() else ""
+    """What a check that does not pass means for the suspects, or "" if there are none."""
+    if audit.check.passed or not audit.table["suspect"].any():
+        return ""
+    return _UNSURE if any(flag.name == "wide_interval" for flag in audit.flags) else _STAND
 
 
 def probability(value: float | None) -> str:
