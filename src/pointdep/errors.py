@@ -187,8 +187,8 @@ def names_options(cls: type[_Self]) -> type[_Self]:
 # Training problems, recorded by name.
 
 MEANINGS = {
-    "diverged": "the objective became non-finite, and earlier weights are used, or the answer is one "
-    "that cannot be",
+    "diverged": "the objective became non-finite, and earlier weights are used, or the "
+    "answer is one that cannot be",
     "not_converged": "training reached max_epochs before the held-out objective stopped rising",
     "still_improving": "the last epoch was the best one: more epochs would fit better",
     "saturated": "values sit at a limit of the method, not of the data",
