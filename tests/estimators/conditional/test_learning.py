@@ -83,7 +83,7 @@ def test_the_sign_of_z_turns_the_correlation():
     """y = xz + e/2: without z uncorrelated, given z a Gaussian pair; the network must learn it."""
     x, z, noise = np.random.default_rng(8).standard_normal((3, 1200, 1))
     y = x * z + 0.5 * noise
-    model = conditional(accurate(folds=3)).fit(x, y, z)
+    model = conditional(accurate(folds=3, patience="auto")).fit(x, y, z)
     points, weights = np.polynomial.hermite_e.hermegauss(80)
     exact = (weights * 0.5 * np.log1p(4 * points**2)).sum() / weights.sum()
     found = model.mutual_information()
