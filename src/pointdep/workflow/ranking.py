@@ -417,7 +417,7 @@ def _position(column: Any, names: list[str]) -> int:
         raise InputError(f"columns: {column!r} is neither the number of a column nor a name")
     if not (column in names if isinstance(column, str) else 0 <= column < len(names)):
         if isinstance(column, str):
-            raise unknown_name("column", column, names)
+            raise InputError(f"columns: {unknown_name('column', column, names)}")
         raise InputError(f"columns: {column!r} is not among the {len(names)} columns")
     return names.index(column) if isinstance(column, str) else int(column)
 
