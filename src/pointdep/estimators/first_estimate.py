@@ -188,7 +188,7 @@ def _basis(side: Array) -> Array:
     return basis
 
 
-def _ranks(values: Array, random: np.random.Generator) -> Array:
+def ranks_by_chance(values: Array, random: np.random.Generator) -> Array:
     """(n, d) -> (n, d) from 0 to 1, by column, ties in random order."""
     by_chance = random.random(values.shape)
     places = np.empty(values.shape)
@@ -202,7 +202,9 @@ def _scores(side: RawSide, random: np.random.Generator) -> Array:
     """Normal scores of the numbers, and columns of 0 and 1 for the most frequent categories."""
     from scipy.special import ndtri
 
-    parts = [] if side.numeric is None else [ndtri(_ranks(np.asarray(side.numeric), random))]
+    parts = (
+        [] if side.numeric is None else [ndtri(ranks_by_chance(np.asarray(side.numeric), random))]
+    )
     for _, values in side.categorical:
         levels, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
         kept = np.argsort(-counts, kind="stable")[: min(_MOST_LEVELS, len(levels) - 1)]

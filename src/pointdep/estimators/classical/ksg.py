@@ -9,6 +9,7 @@ import torch
 
 from pointdep.errors import MEANINGS, Flag, InputError
 from pointdep.estimators.classical.prepared import Array, Codes, Side
+from pointdep.estimators.first_estimate import ranks_by_chance
 from pointdep.fitting.data_flags import duplicate_flags
 from pointdep.fitting.progress import Progress, Silent
 from pointdep.inference.mutual_information import MIEstimate, decimals, standard_error
@@ -179,7 +180,7 @@ def _scattered_ranks(values: Array, random: np.random.Generator) -> Array:
     On a lattice the neighbours on either side would be equally far, one of them not counted.
     """
     apart = random.random((len(values), 1)) - 0.5
-    return _ranks(values[:, None], random) + apart / len(values)
+    return ranks_by_chance(values[:, None], random) + apart / len(values)
 
 
 def without_ties(values: Array, seed: int) -> Array:
@@ -244,7 +245,7 @@ def ksg_alarm(
     sides = [side[chosen].astype(np.float64).reshape(len(chosen), -1) for side in (x, y)]
     if duplicate_flags(torch.from_numpy(sides[0]), torch.from_numpy(sides[1])):
         return None
-    ranks = [_ranks(side, random) for side in sides]
+    ranks = [ranks_by_chance(side, random) for side in sides]
     values = _neighbours(ranks[0], ranks[1], _ALARM_K, Silent())
     nats, apart = float(values.mean()), values - log_ratio[chosen]
     above, stderr = nats - estimate.nats, standard_error(apart, None)
@@ -252,13 +253,3 @@ def ksg_alarm(
         return None
     message = f"{MEANINGS['alarm']} ({decimals(nats)} nats). Give more rows, or try another critic"
     return Flag("alarm", (), message), nats, stderr
-
-
-def _ranks(values: Array, random: np.random.Generator) -> Array:
-    """(n, d) -> (n, d) from 0 to 1, by column, ties in random order."""
-    by_chance = random.random(values.shape)
-    places = np.empty(values.shape)
-    for column in range(values.shape[1]):
-        order = np.lexsort((by_chance[:, column], values[:, column]))
-        places[order, column] = (np.arange(len(values)) + 0.5) / len(values)
-    return places
